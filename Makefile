@@ -1,0 +1,92 @@
+# Two commands are enough: `make demo` and `make test`. Each sets up .venv itself; a machine needs
+# Python 3.11 or newer and make, nothing else.
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo up test test-long check format lock images clean distclean
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+# The images run this version; the locks must be resolved by the same one.
+LOCK_PYTHON ?= python3.13
+DEBIAN_POSTGRES ?= /usr/lib/postgresql/15/bin
+
+help:
+	@echo 'make demo       a costing job, killed half-way and finished by another worker (1 min)'
+	@echo 'make up         the whole platform in the foreground, until Ctrl-C'
+	@echo 'make test       the tests (at most 10 min); PYTEST_ARGS="-k lease" narrows them'
+	@echo 'make test-long  also sizes, images, PostgreSQL 15 and the second SQS emulator'
+	@echo 'make check      format, lint, import contracts, types'
+	@echo 'make format     let ruff format and fix what it can'
+	@echo 'make lock       resolve requirements/*.txt again (needs Python 3.13)'
+	@echo 'make images     build both images and run a job through them (needs buildah)'
+	@echo 'make clean      remove data, logs and caches; make distclean removes .venv as well'
+
+venv: $(VENV)/installed
+
+# The newest known interpreter that can make a virtual environment; Debian ships some that cannot.
+$(VENV)/installed: pyproject.toml
+	@set -e; \
+	for candidate in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
+	    if "$$candidate" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' \
+	        2>/dev/null; then python="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo 'Chốt needs Python 3.11 or newer with its venv module (on Debian: apt install' \
+	        'python3-venv). Set PYTHON=/path/to/python if it is not on the PATH.' >&2; exit 1; \
+	fi; \
+	if [ ! -x $(BIN)/python ]; then echo "making $(VENV) with $$python"; \
+	    "$$python" -m venv $(VENV); fi; \
+	echo 'installing into $(VENV)'; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[api,worker,dev]'; \
+	touch $@
+
+demo: venv
+	@$(BIN)/python -m dev.demo
+
+up: venv
+	@$(BIN)/python -m dev.stack
+
+test: venv
+	$(BIN)/python -m pytest -m 'not long' $(PYTEST_ARGS)
+
+test-long: venv
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	CHOT_TEST_SQS_EMULATOR=moto $(BIN)/python -m pytest -m 'not long' $(PYTEST_ARGS)
+	if [ -d $(DEBIAN_POSTGRES) ]; then CHOT_TEST_POSTGRES_BIN=$(DEBIAN_POSTGRES) \
+	    $(BIN)/python -m pytest $(PYTEST_ARGS); \
+	else echo 'no PostgreSQL in $(DEBIAN_POSTGRES): second version not tested'; fi
+	if command -v buildah >/dev/null; then deploy/images_check.sh; \
+	else echo 'no buildah: images not tested'; fi
+
+check: venv
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+format: venv
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: COMPILE = CUSTOM_COMPILE_COMMAND='make lock' $(VENV)-lock/bin/pip-compile --quiet \
+    --generate-hashes --strip-extras --no-emit-index-url --no-emit-trusted-host \
+    --no-emit-find-links --no-emit-options $(LOCK_ARGS)
+lock:
+	$(LOCK_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))'
+	$(LOCK_PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check 'pip-tools>=7.5'
+	$(COMPILE) --extra api -o requirements/api.txt pyproject.toml
+	$(COMPILE) --extra worker -c requirements/api.txt -o requirements/worker.txt pyproject.toml
+	rm -rf $(VENV)-lock
+
+images:
+	deploy/images_check.sh
+
+clean:
+	rm -rf .chot build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache \
+	    .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV) $(VENV)-lock
