@@ -1,0 +1,75 @@
+"""The periodic weighted average (bình quân gia quyền cuối kỳ): what each movement of an item cost.
+
+The price of a pool is (opening + inputs) / (their quantities), kept as that quotient and never
+rounded; every line is rounded from it once, and state is always a (quantity, value) pair.
+"""
+
+from collections.abc import Mapping
+
+from worker.costing.conservation import assert_conserved
+from worker.costing.entries import Entry, classify
+from worker.costing.exact import LARGEST
+from worker.costing.movements import ItemStock
+from worker.costing.pools import PoolCosts, cost_pool
+from worker.costing.problems import Code, Problem, gathered, problem
+from worker.costing.results import Flow, ItemCosts, ItemFailure, Line, Policy, PoolResult
+from worker.costing.stores import balances, summary
+
+
+def cost_item(
+    stock: ItemStock, pool_of: Mapping[str, str], policy: Policy
+) -> ItemCosts | ItemFailure:
+    """Cost all pools of one item, its movements being in order; a failure names every cause.
+
+    Equal inputs give equal results. Quantity and value are conserved to the last unit.
+    """
+    entries, differences, problems = classify(stock, pool_of)
+    if problems:
+        return ItemFailure(problems=gathered(problems))
+    costs = ItemCosts(lines=[], pools=[], stores=[])
+    openings = _openings(stock, pool_of)
+    for pool, members in sorted(_by_pool(openings, entries).items()):
+        opening = openings.get(pool, Flow(0, 0))
+        costed = cost_pool(pool, opening, members, policy)
+        if isinstance(costed, Problem):
+            problems.append(costed)
+            continue
+        result = summary(pool, opening, members, costed)
+        if _overflows(result):
+            problems.append(problem(Code.OVERFLOW, pool))
+            continue
+        assert_conserved(result, members, costed, policy)
+        costs.pools.append(result)
+        costs.stores.extend(balances(stock, pool_of, result, members, costed.values))
+        costs.lines.extend(_lines(members, costed, differences))
+    if problems:
+        return ItemFailure(problems=gathered(problems))
+    assert len(costs.lines) == len(stock.movements), "every movement has its one line"
+    return costs
+
+
+def _lines(entries: list[Entry], costed: PoolCosts, differences: dict[int, int]) -> list[Line]:
+    values, variances = costed.values, costed.variances
+    ids = [entry.movement.id for entry in entries]
+    return [Line(i, values[i], variances.get(i, 0), differences.get(i)) for i in ids]
+
+
+def _openings(stock: ItemStock, pool_of: Mapping[str, str]) -> dict[str, Flow]:
+    openings: dict[str, Flow] = {}
+    for store, qty, value in stock.openings:
+        so_far = openings.get(pool_of[store], Flow(0, 0))
+        openings[pool_of[store]] = Flow(so_far.qty + qty, so_far.value + value)
+    return openings
+
+
+def _by_pool(openings: dict[str, Flow], entries: list[Entry]) -> dict[str, list[Entry]]:
+    pools: dict[str, list[Entry]] = {pool: [] for pool in openings}
+    for entry in entries:
+        pools.setdefault(entry.pool, []).append(entry)
+    return pools
+
+
+def _overflows(result: PoolResult) -> bool:
+    flows = [part for part in result if isinstance(part, Flow)]
+    numbers = [abs(number) for flow in flows for number in flow]
+    return max(*numbers, abs(result.rounding), result.price_num, result.price_den) > LARGEST
