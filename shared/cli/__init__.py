@@ -1,0 +1,98 @@
+"""The `chot` command. It starts fast: a command's module is imported when that command runs."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+
+import click
+
+from shared.cli.exits import Exit, Failure
+from shared.errors import ConfigRefused
+
+# Command → (module, name in it, what `chot --help` says). Order is the order of the help.
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "dev": ("processes", "dev", "Everything on this machine, until Ctrl-C."),
+    "api": ("processes", "api", "Run one api process."),
+    "worker": ("processes", "worker", "Run one worker process."),
+    "migrate": ("migrate", "migrate", "Bring the database to the newest schema."),
+    "submit": ("submit", "submit", "Submit a job."),
+    "status": ("jobs", "status", "Show one job with its attempts."),
+    "wait": ("wait", "wait", "Wait until a job has ended, with a progress bar."),
+    "list": ("jobs", "list_", "List jobs, newest first."),
+    "cancel": ("jobs", "cancel", "Cancel a pending or running job."),
+    "redrive": ("dead_letters", "redrive", "Run dead jobs again."),
+    "dead-letters": ("dead_letters", "dead_letters", "List dead jobs and dead messages."),
+    "config": ("config", "config", "Print the effective settings, without secrets."),
+    "costing": ("processes", "costing", "Try the costing on a worked example."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Name the commands in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command; None when there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name, _ = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(f"shared.cli.{module}"), name)
+        assert isinstance(command, click.Command), f"{module}.{name} is a command"
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the list of commands from the table, so that help imports none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, said) for name, (_, _, said) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="chot", message="%(version)s")
+def chot() -> None:
+    """Chốt: jobs whose effects are committed once, by their one owner, or not at all.
+
+    Commands that work on jobs talk to CHOT_API_URL with CHOT_TOKEN. Each has --json; exit codes
+    are stable: 0 done, 1 the answer is no (the job died, the schema is old), 2 usage, 3 not
+    found, 4 refused, 5 conflict, 69 out of reach, 78 wrong configuration, 124 waited too long.
+    """
+
+
+def main() -> None:
+    """Run the command line; every failure of the world is a sentence and an exit code."""
+    sys.excepthook = _exit_on_bug
+    sys.exit(run())
+
+
+def run(words: Sequence[str] | None = None) -> int:
+    """Run one command (None: that of this process) and return its exit code."""
+    try:
+        code = chot.main(words, prog_name="chot", standalone_mode=False)
+    except Failure as failure:
+        failure.show()
+        return failure.code
+    except ConfigRefused as refusal:
+        Failure(str(refusal), code=Exit.CONFIG).show()
+        return Exit.CONFIG
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return Exit.INTERRUPTED
+    return code if isinstance(code, int) else Exit.OK
+
+
+def _exit_on_bug(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Show a bug as Python does, but not with exit code 1, which has a meaning of its own."""
+    sys.__excepthook__(kind, error, trace)
+    sys.exit(Exit.BUG)

@@ -1,0 +1,106 @@
+"""`chot dead-letters` and `chot redrive`: what was buried, and the way back."""
+
+import json
+from typing import Any
+
+import click
+
+from shared.cli import show
+from shared.cli.exits import Exit
+from shared.cli.http import Api, job_path
+from shared.cli.options import calls_api, print_json
+
+
+@click.command("dead-letters")
+@click.option("--kind", help="Only jobs of this kind.")
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True)
+@calls_api
+def dead_letters(*, kind: str | None, limit: int, as_json: bool, retry_for: float) -> None:
+    """List dead jobs with the error that buried them, and messages that were none of ours."""
+    with Api(retry_for) as api:
+        found = api.get("/v1/dead-letters", {"kind": kind, "limit": limit}).body
+    if as_json:
+        print_json(found)
+        return
+    jobs, messages = found.get("jobs", []), found.get("messages", [])
+    console = show.console()
+    console.print(_jobs_table(jobs) if jobs else "no dead jobs")
+    if messages:
+        console.print()
+        console.print(_messages_table(messages))
+
+
+def _jobs_table(jobs: list[dict[str, Any]]) -> Any:
+    rows = [
+        (
+            job["id"],
+            job["kind"],
+            "/".join(filter(None, (job.get("company"), job.get("brand")))),
+            job.get("attempt"),
+            job.get("lost_leases"),
+            show.moment(job.get("finished_at")),
+            show.reason(job.get("error")),
+        )
+        for job in jobs
+    ]
+    columns = ("job", "kind", "for", "attempts#", "leases lost#", "died", "why")
+    return show.table("dead jobs", columns, rows)
+
+
+def _messages_table(messages: list[dict[str, Any]]) -> Any:
+    rows = [
+        (
+            message.get("id"),
+            message.get("queue"),
+            show.moment(message.get("created_at")),
+            message.get("reason"),
+            str(message.get("body"))[:60],
+        )
+        for message in messages
+    ]
+    columns = ("message#", "queue", "buried", "why", "body")
+    return show.table("dead messages", columns, rows)
+
+
+@click.command()
+@click.argument("job_id", metavar="ID", required=False)
+@click.option("--kind", help="All dead jobs of this kind.")
+@click.option("--all", "everything", is_flag=True, help="All dead jobs.")
+@calls_api
+@click.pass_context
+def redrive(
+    context: click.Context,
+    job_id: str | None,
+    *,
+    kind: str | None,
+    everything: bool,
+    as_json: bool,
+    retry_for: float,
+) -> None:
+    """Put dead jobs back to pending, with a fresh budget of attempts and their history kept.
+
+    One job by ID, all of a kind, or all. Exit code 5: a job could not be redriven, because the
+    same work is active again, or what the dead attempts left is still being removed.
+    """
+    if sum((job_id is not None, kind is not None, everything)) != 1:
+        raise click.UsageError("say which: an ID, --kind KIND, or --all")
+    with Api(retry_for) as api:
+        if job_id is not None:
+            answer = api.post(job_path(job_id, "redrive")).body
+        else:
+            body = {"kind": kind} if kind else {"all": True}
+            answer = api.post("/v1/dead-letters/redrive", json.dumps(body)).body
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(_said(job_id, answer))
+    context.exit(Exit.CONFLICT if answer.get("refused") else Exit.OK)
+
+
+def _said(job_id: str | None, answer: dict[str, Any]) -> str:
+    if job_id is not None:
+        return f"job {job_id} is {answer.get('state', 'pending')} again; `chot wait {job_id}`"
+    redriven, refused = answer.get("redriven", []), answer.get("refused", [])
+    lines = [f"{len(redriven)} redriven, {len(refused)} refused"]
+    lines += [f"  {item.get('id')}: {item.get('reason') or item}" for item in refused]
+    return "\n".join(lines)

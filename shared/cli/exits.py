@@ -1,0 +1,44 @@
+"""Exit codes and failures of the command line: what scripts may rely on (docs/cli.md)."""
+
+import json
+from enum import IntEnum
+from typing import Any
+
+import click
+
+
+class Exit(IntEnum):
+    """Stable exit codes; those above 63 are of sysexits.h, timeout(1) and the shell."""
+
+    OK = 0
+    NO = 1  # the question was answered, with no: the job is dead, the schema is behind
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4
+    CONFLICT = 5
+    UNAVAILABLE = 69
+    BUG = 70
+    CONFIG = 78
+    TIMEOUT = 124
+    INTERRUPTED = 130
+
+
+class Failure(Exception):
+    """Ends the command with a sentence on stderr, and with --json a document on stdout."""
+
+    def __init__(self, message: str, *, code: Exit, problem: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.problem = problem
+        context = click.get_current_context(silent=True)
+        self.as_json = context is not None and context.params.get("as_json") is True
+
+    def show(self) -> None:
+        """Say it: the first line after our name, further ones indented."""
+        if self.as_json:
+            error = {"exit_code": int(self.code), "message": self.message}
+            problem = {} if self.problem is None else {"problem": self.problem}
+            click.echo(json.dumps({"error": error | problem}, ensure_ascii=False))
+        first, *rest = self.message.splitlines() or [""]
+        click.echo("\n".join([f"chot: {first}", *(f"  {line}" for line in rest)]), err=True)

@@ -1,0 +1,39 @@
+"""Problem documents (RFC 9457) as something a person can act on: field, value, rule, what next."""
+
+from typing import Any
+
+WHAT_NEXT = {
+    401: "Set CHOT_TOKEN to a token of this api.",
+    403: "The token is known, but has no right to this.",
+    404: "`chot list` shows what there is.",
+    413: "Send less: put the data into a table or file and its name into the payload.",
+    429: "Wait until pending jobs have ended (`chot list --state pending`), then try again.",
+    500: "This is a bug in the api; its log has the details under the same time.",
+    503: "The api runs, but its database is out of reach; `--retry-for` waits longer.",
+}
+
+
+def sentence_of(status: int, problem: dict[str, Any]) -> str:
+    """Say what was refused and why, a line a field, and what to do next where that is known."""
+    title = str(problem.get("title") or f"HTTP {status}")
+    detail = problem.get("detail")
+    lines = [f"{title}: {detail}" if detail and detail != title else title]
+    lines += [_field_line(item) for item in _field_errors(problem)]
+    advice = problem.get("action") or WHAT_NEXT.get(status)
+    if advice:
+        lines.append(str(advice))
+    return "\n".join(lines)
+
+
+def _field_errors(problem: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = problem.get("errors")
+    if isinstance(listed, list):
+        return [item for item in listed if isinstance(item, dict)]
+    return [problem] if "field" in problem else []
+
+
+def _field_line(item: dict[str, Any]) -> str:
+    field = item.get("field") or item.get("pointer") or "body"
+    shown = f" = {item['value']!r}" if "value" in item else ""
+    rule = item.get("rule") or item.get("message") or item.get("detail") or ""
+    return f"{field}{shown}: {rule}".rstrip(": ")

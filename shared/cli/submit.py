@@ -1,0 +1,104 @@
+"""`chot submit`: one job, once, however often the request has to be repeated."""
+
+import json
+import uuid
+from typing import Any, TextIO
+
+import click
+
+from shared.cli.exits import Exit, Failure
+from shared.cli.http import Answer, Api
+from shared.cli.options import calls_api, print_json
+from shared.cli.payload import payload_text
+from shared.cli.wait import follow, report
+
+DUPLICATES = {
+    "joined": "the same work is already active: joined that job",
+    "merged": "the same work was pending: merged into that job",
+    "follow_up": "the same work is running: this payload follows when it has ended",
+}
+
+
+@click.command()
+@click.argument("kind")
+@click.argument("words", nargs=-1, metavar="[NAME=TEXT | NAME:=JSON]...")
+@click.option("--company", required=True, help="The legal entity whose books it works on.")
+@click.option("--brand", help="A brand of the company.")
+@click.option("--payload", metavar="JSON", help="The payload as a JSON object.")
+@click.option(
+    "--payload-file", type=click.File(encoding="utf-8"), help="A file with it; - is stdin."
+)
+@click.option("--run-at", metavar="TIME", help="Not before, e.g. 2026-02-01T02:00:00+07:00.")
+@click.option("--priority", type=click.IntRange(0, 9), help="Larger first; 5 by default.")
+@click.option("--max-attempts", type=click.IntRange(min=1), help="Up to the kind's cap.")
+@click.option("--key", help="Idempotency-Key of your own; a repeat with it answers the same.")
+@click.option("--wait", "waits", is_flag=True, help="Then wait for its end, as `chot wait` does.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="With --wait.")
+@calls_api
+@click.pass_context
+def submit(
+    context: click.Context,
+    /,
+    *,
+    kind: str,
+    words: tuple[str, ...],
+    payload: str | None,
+    payload_file: TextIO | None,
+    key: str | None,
+    waits: bool,
+    timeout: float | None,
+    as_json: bool,
+    retry_for: float,
+    **given: Any,
+) -> None:
+    """Submit a job of KIND and print its id.
+
+    \b
+    chot submit costing.run --company ACME --brand RED period=2026-01 --wait
+    """  # noqa: D301 - click's mark for a paragraph kept as it is
+    body = _body(kind, payload_text(payload, payload_file, words), given)
+    with Api(retry_for) as api:
+        answer = _send(api, body, key or str(uuid.uuid4()))
+        if not waits:
+            _print(answer, as_json=as_json)
+            return
+        if not as_json:
+            click.echo(_sentence(answer), err=True)
+        job = follow(api, answer.body["id"], timeout=timeout, quiet=as_json)
+    context.exit(report(job, as_json=as_json))
+
+
+def _body(kind: str, payload: str, given: dict[str, Any]) -> str:
+    """Compose the request around the payload's own text: no number of it passes through a float."""
+    members = {"kind": kind} | {name: value for name, value in given.items() if value is not None}
+    head = json.dumps(members, ensure_ascii=False)
+    return f'{head[:-1]}, "payload": {payload}}}'
+
+
+def _send(api: Api, body: str, key: str) -> Answer:
+    try:
+        return api.post("/v1/jobs", body, {"Idempotency-Key": key})
+    except Failure as failure:
+        if failure.code != Exit.UNAVAILABLE:
+            raise
+        raise Failure(
+            f"{failure.message}\nWhether the job was accepted is not known. The same command with "
+            f"`--key {key}` asks again and submits it once.",
+            code=failure.code,
+            problem=failure.problem,
+        ) from None
+
+
+def _print(answer: Answer, *, as_json: bool) -> None:
+    if as_json:
+        print_json(answer.body)
+        return
+    click.echo(answer.body["id"])
+    click.echo(_sentence(answer), err=True)
+
+
+def _sentence(answer: Answer) -> str:
+    job_id = answer.body["id"]
+    duplicate = answer.body.get("duplicate")
+    said = DUPLICATES.get(str(duplicate), "accepted")
+    return f"job {job_id}: {said}; `chot wait {job_id}` follows it"
