@@ -1,0 +1,108 @@
+"""The client is patient where a repeat is safe, and exact about everything else."""
+
+import json
+import socket
+
+import pytest
+
+from shared.cli import run
+from tests.unit.cli.conftest import Peer, job
+
+SUBMIT = ["submit", "costing.run", "--company", "ACME", "period=2026-01"]
+
+
+def test_a_submit_is_repeated_under_one_key_until_it_is_answered(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lost connection, 503, 409 in progress, then 202: four requests, one idempotency key."""
+    peer.hang_up()
+    peer.say(503, {"title": "database out of reach"}, Retry_After="0")
+    peer.say(409, {"title": "in progress"}, Retry_After="0")
+    peer.say(202, {"id": "0190-job", "created": True})
+    assert run(SUBMIT) == 0
+    assert capsys.readouterr().out == "0190-job\n"
+    assert len(peer.asked) == 4
+    assert len({asked.headers["idempotency-key"] for asked in peer.asked}) == 1
+    assert {asked.headers["authorization"] for asked in peer.asked} == {"Bearer secret-token"}
+    sent = json.loads(peer.asked[-1].body)
+    assert sent == {"kind": "costing.run", "company": "ACME", "payload": {"period": "2026-01"}}
+
+
+def test_two_submits_have_two_keys(peer: Peer) -> None:
+    peer.say(202, {"id": "0190-job", "created": True})
+    assert run(SUBMIT) == run(SUBMIT) == 0
+    assert peer.asked[0].headers["idempotency-key"] != peer.asked[1].headers["idempotency-key"]
+
+
+def test_an_api_that_never_answers_ends_with_69_and_names_the_key(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The caller learns that it is not known whether the job exists, and how to ask again."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("CHOT_API_URL", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        assert run([*SUBMIT, "--retry-for", "0.1", "--key", "mine"]) == 69
+    said = capsys.readouterr().err
+    assert "no answer from the api" in said
+    assert "--key mine" in said
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(404, 3), (400, 4), (401, 4), (403, 4), (422, 4), (409, 5), (500, 69)]
+)
+def test_a_refusal_is_final_and_has_its_exit_code(peer: Peer, status: int, code: int) -> None:
+    """Nothing that cannot pass by itself is asked twice."""
+    peer.say(status, {"title": "no", "status": status})
+    assert run(["status", "0190-job"]) == code
+    assert len(peer.asked) == 1
+
+
+def test_a_refusal_names_field_value_and_rule(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors = [{"field": "payload.period", "value": "2026-13", "rule": "a month, YYYY-MM"}]
+    peer.say(422, {"title": "Payload refused", "detail": "1 field is wrong", "errors": errors})
+    assert run(SUBMIT) == 4
+    said = capsys.readouterr().err
+    assert "Payload refused: 1 field is wrong" in said
+    assert "payload.period = '2026-13': a month, YYYY-MM" in said
+
+
+def test_json_is_one_document_also_when_refused(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = {"title": "No such job", "status": 404}
+    peer.say(404, problem)
+    assert run(["status", "x", "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert told["exit_code"] == 3
+    assert told["problem"] == problem
+
+
+def test_something_that_is_no_chot_api_is_said_so(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer.script.append((200, [], {}))  # type: ignore[arg-type] # a list is what is wrong here
+    assert run(["list"]) == 69
+    assert "is CHOT_API_URL the address of a Chốt api?" in capsys.readouterr().err
+
+
+def test_an_id_stays_one_segment_of_the_path(peer: Peer) -> None:
+    """Whatever is typed as an id cannot reach another route."""
+    peer.say(404, {"title": "No such job"})
+    run(["cancel", "../queues/x?y"])
+    assert peer.asked[0].path == "/v1/jobs/..%2Fqueues%2Fx%3Fy/cancel"
+
+
+def test_list_follows_the_cursor_until_its_limit(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer.say(200, {"items": [job()] * 100, "next_cursor": "c1"})
+    peer.say(200, {"items": [job()] * 20, "next_cursor": "c2"})
+    assert run(["list", "--state", "running", "--limit", "120", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (len(told["items"]), told["more"]) == (120, True)
+    assert [asked.path for asked in peer.asked] == [
+        "/v1/jobs?state=running&limit=100",
+        "/v1/jobs?state=running&limit=20&cursor=c1",
+    ]

@@ -1,0 +1,41 @@
+import json
+
+import pytest
+
+from shared.cli import run
+from tests.unit.cli.conftest import Peer, job
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["0190-job", "--all"], ["--kind", "k", "--all"]], ids=["none", "id+all", "two"]
+)
+def test_redrive_wants_exactly_one_way_of_saying_which(words: list[str]) -> None:
+    assert run(["redrive", *words]) == 2
+
+
+def test_redrive_of_all_says_what_was_refused_and_ends_with_5(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = [{"id": "b", "reason": "the same work is active as c"}]
+    peer.say(200, {"redriven": ["a"], "refused": refused})
+    assert run(["redrive", "--all"]) == 5
+    assert json.loads(peer.asked[0].body) == {"all": True}
+    assert "1 redriven, 1 refused" in capsys.readouterr().out
+
+
+def test_redrive_of_one_is_its_own_route(peer: Peer) -> None:
+    peer.say(200, job("pending"))
+    assert run(["redrive", "0190-job"]) == 0
+    assert peer.asked[0].path == "/v1/jobs/0190-job/redrive"
+
+
+def test_dead_letters_show_why_a_job_was_buried(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = {"code": "PERIOD_CLOSED", "message": "2026-01 is closed"}
+    message = {"id": 7, "queue": "costing", "reason": "not JSON", "body": "???"}
+    peer.say(200, {"jobs": [job("dead", error=error)], "messages": [message]})
+    assert run(["dead-letters"]) == 0
+    out = capsys.readouterr().out
+    assert "PERIOD_CLOSED: 2026-01 is closed" in out
+    assert "not JSON" in out

@@ -1,0 +1,85 @@
+import json
+
+import pytest
+
+from shared.cli import run
+from shared.cli.wait import Pace
+from tests.unit.cli.conftest import Peer, job
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.cli.wait.POLL_SECONDS", 0.001)
+
+
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("dead", 1), ("cancelled", 1)])
+def test_the_exit_code_tells_how_the_job_ended(peer: Peer, state: str, code: int) -> None:
+    peer.say(200, job("pending"))
+    peer.say(200, job("running"))
+    peer.say(200, job(state))
+    assert run(["wait", "0190-job"]) == code
+
+
+def test_a_job_that_takes_too_long_is_left_alone_with_124(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer.say(200, job("running"))
+    assert run(["wait", "0190-job", "--timeout", "0.05"]) == 124
+    assert "it goes on" in capsys.readouterr().err
+    assert {asked.method for asked in peer.asked} == {"GET"}
+
+
+def test_without_a_terminal_a_line_says_what_changed(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A change of state or owner is a line; the same again is none."""
+    peer.say(200, job("running"))
+    peer.say(200, job("running"))
+    peer.say(200, job("running", attempt=2, fence=2))
+    peer.say(200, job("succeeded", attempt=2, fence=2))
+    assert run(["wait", "0190-job"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        "running, attempt 1, fence 1",
+        "running, attempt 2, fence 2",
+        "succeeded, attempt 2, fence 2",
+    ]
+    assert "10/40 items (25%)" in lines[0]
+
+
+def test_json_is_the_final_job_and_nothing_else(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer.say(200, job("running"))
+    peer.say(200, job("dead", error={"code": "PERIOD_CLOSED", "message": "2026-01 is closed"}))
+    assert run(["wait", "0190-job", "--json"]) == 1
+    written = capsys.readouterr()
+    assert json.loads(written.out)["error"]["code"] == "PERIOD_CLOSED"
+    assert written.err == ""
+
+
+def test_submit_and_wait_is_one_command(peer: Peer) -> None:
+    peer.say(202, {"id": "0190-job", "created": True})
+    peer.say(200, job("dead"))
+    assert run(["submit", "k", "--company", "ACME", "--wait"]) == 1
+
+
+def test_the_pace_is_of_the_last_seconds() -> None:
+    """A job that idled for an hour and now moves has the pace it has now."""
+    pace = Pace()
+    pace.add(0, 0.0)
+    pace.add(0, 3600.0)
+    pace.add(100, 3601.0)
+    pace.add(400, 3604.0)
+    assert pace.rate == 100.0
+
+
+def test_progress_that_falls_back_starts_the_pace_anew() -> None:
+    """A new owner begins at the last checkpoint, behind what the old one had reported."""
+    pace = Pace()
+    pace.add(500, 0.0)
+    pace.add(900, 1.0)
+    pace.add(600, 2.0)
+    assert pace.rate == 0.0
+    pace.add(700, 3.0)
+    assert pace.rate == 100.0
