@@ -1,0 +1,112 @@
+"""Engines and transactions: the one door to PostgreSQL."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+# What asyncpg, SQLAlchemy's pool and the socket raise when the server cannot be had right now.
+UNREACHABLE_SQLSTATES = ("08", "57P", "53", "25006")
+
+
+def driver_url(url: str) -> str:
+    """Give a plain `postgresql://` URL the driver this project uses."""
+    parsed = make_url(url)
+    if parsed.drivername in {"postgres", "postgresql"}:
+        parsed = parsed.set(drivername="postgresql+asyncpg")
+    return parsed.render_as_string(hide_password=False)
+
+
+def open_engine(
+    url: str,
+    *,
+    pool_size: int,
+    application_name: str = "chot",
+    connect_timeout: float = 5.0,
+    command_timeout: float | None = None,
+    pool_timeout: float = 10.0,
+) -> AsyncEngine:
+    """Open a pool that works directly and behind PgBouncer in transaction mode.
+
+    READ COMMITTED always. A dead connection is noticed at the first statement it fails, and the
+    pool drops it together with its elders. `pool_size=0` opens one connection per use. All times
+    are seconds; `command_timeout` bounds every single statement on the client's side.
+    """
+    options: dict[str, Any] = {
+        "isolation_level": "READ COMMITTED",
+        "hide_parameters": True,  # payloads and secrets are no matter for logs
+        "connect_args": {
+            "timeout": connect_timeout,
+            "command_timeout": command_timeout,
+            "server_settings": {"application_name": application_name},
+        },
+    }
+    if pool_size == 0:
+        options["poolclass"] = NullPool
+    else:
+        options |= {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout}
+    return create_async_engine(driver_url(url), **options)
+
+
+@asynccontextmanager
+async def transaction(
+    engine: AsyncEngine, *, lock_timeout: float = 0, idle_timeout: float = 0
+) -> AsyncIterator[AsyncConnection]:
+    """Open a READ COMMITTED transaction whose first statement sets its own limits (seconds).
+
+    SET LOCAL works behind PgBouncer, and being a statement it makes SQLAlchemy's lazily begun
+    driver transaction real before the body can touch the driver's connection itself.
+    """
+    async with engine.begin() as conn:
+        await set_limits(conn, lock_timeout=lock_timeout, idle_timeout=idle_timeout)
+        yield conn
+
+
+SET_LIMITS = text("""
+    SELECT set_config('lock_timeout', CAST(:lock AS text), true),
+           set_config('idle_in_transaction_session_timeout', CAST(:idle AS text), true)""")
+
+
+async def set_limits(conn: AsyncConnection, *, lock_timeout: float, idle_timeout: float) -> None:
+    """Bound lock waits and idle time of the transaction that `conn` is in (seconds, 0 = none)."""
+    binds = {"lock": f"{round(lock_timeout * 1000)}ms", "idle": f"{round(idle_timeout * 1000)}ms"}
+    await conn.execute(SET_LIMITS, binds)
+
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """The five-character SQLSTATE of a database error, however deeply it is wrapped."""
+    cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
+    while cause is not None:
+        state = getattr(cause, "sqlstate", None)
+        if isinstance(state, str):
+            return state
+        cause = cause.__cause__
+    return None
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """True when the database could not be had at all, so that trying again later may help."""
+    state = sqlstate_of(error)
+    if state is not None:
+        return state.startswith(UNREACHABLE_SQLSTATES)
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    lost = isinstance(error, DBAPIError) and error.connection_invalidated
+    return lost or isinstance(cause, OSError | TimeoutError | asyncpg.InterfaceError)
+
+
+async def driver_connection(conn: AsyncConnection) -> asyncpg.Connection:
+    """The asyncpg connection beneath `conn`, for COPY; only inside an open transaction.
+
+    Raises AssertionError when the driver has not begun: what is written then would commit at
+    once, beside the fence.
+    """
+    raw = await conn.get_raw_connection()
+    driver: asyncpg.Connection = raw.driver_connection
+    assert driver.is_in_transaction(), "the driver's transaction has not begun"
+    return driver

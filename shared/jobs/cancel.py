@@ -1,0 +1,38 @@
+"""Cancel: pending or running → cancelled, conditional; after the answer no effect commits."""
+
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.jobs.states import exit_statement
+from shared.types import JobId, JobState
+
+CANCEL_JOB = exit_statement(
+    """
+    UPDATE chot.jobs j
+       SET state = 'cancelled', finished_at = clock_timestamp(), blocked_by = NULL,
+           lease_token = NULL, lease_expires_at = NULL, worker_id = NULL,
+           cleanup_due = (j.attempt > 0)
+     WHERE j.id = :job_id AND j.state IN ('pending', 'running')""",
+    outcome="'cancelled'",
+)
+
+
+async def cancel_job(conn: AsyncConnection, job_id: JobId) -> bool:
+    """Cancel an active job; False means it was too late (or there is no such job).
+
+    The owner's fence dies with the same UPDATE: whatever it has not committed it cannot commit.
+    A commit that is on its way is waited for, within the transaction's lock timeout.
+    """
+    binds = {"job_id": job_id, "result": None, "error": None}
+    return (await conn.execute(CANCEL_JOB, binds)).one_or_none() is not None
+
+
+READ_STATE = text("SELECT state FROM chot.jobs WHERE id = :job_id")
+
+
+async def read_state(conn: AsyncConnection, job_id: UUID) -> JobState | None:
+    """The job's state now; None when there is no such job."""
+    state = await conn.scalar(READ_STATE, {"job_id": job_id})
+    return None if state is None else JobState(state)

@@ -1,0 +1,66 @@
+"""JSON as text, digit for digit: what goes in as a number comes out as the same number.
+
+The standard encoder knows no Decimal and would make a float of it; 12345678901234567.8901 has to
+reach jsonb, and come back, as it was written.
+"""
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, NoReturn
+
+
+class _HasDecimal(Exception):
+    pass
+
+
+def to_json(value: Any, *, sort_keys: bool = False) -> str:
+    """Write compact JSON; Decimals keep every digit and their trailing zeros.
+
+    Raises ValueError for NaN and Infinity, TypeError for what JSON has no form for.
+    """
+    try:
+        return json.dumps(
+            value,
+            ensure_ascii=False,
+            allow_nan=False,
+            sort_keys=sort_keys,
+            separators=(",", ":"),
+            default=_refuse_or_leave,
+        )
+    except _HasDecimal:
+        return "".join(_written(value, sort_keys=sort_keys))
+
+
+def read_json(text: str) -> Any:
+    """Read JSON that we wrote ourselves; fractions become Decimals, never floats."""
+    return json.loads(text, parse_float=Decimal)
+
+
+def _refuse_or_leave(value: object) -> NoReturn:
+    if isinstance(value, Decimal):
+        raise _HasDecimal
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")
+
+
+def _written(value: Any, *, sort_keys: bool) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield "{"
+        members = sorted(value.items()) if sort_keys else value.items()
+        for index, (name, member) in enumerate(members):
+            yield f"{',' if index else ''}{json.dumps(name, ensure_ascii=False)}:"
+            yield from _written(member, sort_keys=sort_keys)
+        yield "}"
+    elif isinstance(value, list | tuple):
+        yield "["
+        for index, item in enumerate(value):
+            if index:
+                yield ","
+            yield from _written(item, sort_keys=sort_keys)
+        yield "]"
+    elif isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueError(f"{value} has no form in JSON")
+        yield str(value)
+    else:
+        yield json.dumps(value, ensure_ascii=False, allow_nan=False, default=_refuse_or_leave)

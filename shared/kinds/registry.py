@@ -1,0 +1,141 @@
+"""Which kinds this process knows: ours, those of entry points, those of CHOT_KIND_MODULES."""
+
+import importlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.errors import ConfigRefused
+from shared.kinds import Kind
+
+BUILT_IN = ("shared.kinds.costing",)
+NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
+SCALARS = {str, int, bool}
+QUEUE = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+def load_kinds(modules: str) -> Mapping[str, Kind]:
+    """Load every kind by name; ConfigRefused for one that breaks a rule or is there twice."""
+    kinds: dict[str, Kind] = {}
+    for source, kind in _declared(modules):
+        _refuse_unsound(source, kind)
+        if kind.name in kinds and kinds[kind.name] is not kind:
+            raise ConfigRefused(f"kind {kind.name!r} is declared twice, the second in {source}")
+        kinds[kind.name] = kind
+    return kinds
+
+
+def _declared(modules: str) -> Iterable[tuple[str, Kind]]:
+    for name in (*BUILT_IN, *split_modules(modules)):
+        yield from ((name, kind) for kind in exported(import_setting(name, "KIND"), "KINDS"))
+    for point in entry_points(group="chot.kinds"):
+        loaded = point.load()
+        kinds = exported(loaded, "KINDS") if isinstance(loaded, ModuleType) else loaded
+        yield from ((f"entry point {point.name}", kind) for kind in kinds)
+
+
+def split_modules(setting: str) -> list[str]:
+    """Module names of a comma-separated setting."""
+    return [name.strip() for name in setting.split(",") if name.strip()]
+
+
+def import_setting(name: str, setting: str) -> ModuleType:
+    """Import a module that a setting names; ConfigRefused says which and why not."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigRefused(f"CHOT_{setting}_MODULES names {name!r}: {error}") from error
+
+
+def exported(module: ModuleType, name: str) -> Sequence[Any]:
+    """The list a kind or handler module offers under `name`."""
+    found = getattr(module, name, None)
+    if not isinstance(found, Sequence):
+        raise ConfigRefused(f"module {module.__name__} offers no list named {name}")
+    return found
+
+
+def _refuse_unsound(source: str, kind: Kind) -> None:
+    if not NAME.fullmatch(kind.name):
+        raise ConfigRefused(f"{source}: kind name {kind.name!r} is not dotted lower-case words")
+    if not QUEUE.fullmatch(kind.queue):
+        raise ConfigRefused(f"{source}: queue {kind.queue!r} of kind {kind.name} is no queue name")
+    if kind.timeout.total_seconds() <= 0:
+        raise ConfigRefused(f"{source}: kind {kind.name} has no hard timeout; each kind needs one")
+    if kind.payload.model_config.get("extra") != "forbid":
+        raise ConfigRefused(
+            f"{source}: kind {kind.name}: its payload model must refuse unknown members "
+            "(subclass shared.kinds.Payload)"
+        )
+    for field in kind.fingerprint_fields:
+        info = kind.payload.model_fields.get(field)
+        if info is None:
+            raise ConfigRefused(
+                f"{source}: kind {kind.name} has {field!r} in its fingerprint, its payload has not"
+            )
+        if not info.is_required():
+            raise ConfigRefused(
+                f"{source}: kind {kind.name}: fingerprint field {field!r} must be required, "
+                "or a default added later would change what counts as the same work"
+            )
+        if not _is_strict_scalar(kind, info):
+            raise ConfigRefused(
+                f"{source}: kind {kind.name}: fingerprint field {field!r} must be a strict str, "
+                "int or bool, or a list of them, so that SQL and HTTP callers mean the same work"
+            )
+
+
+def _is_strict_scalar(kind: Kind, info: FieldInfo) -> bool:
+    strict = kind.payload.model_config.get("strict") or any(
+        getattr(rule, "strict", None) for rule in info.metadata
+    )
+    annotation = info.annotation
+    if get_origin(annotation) in {list, tuple}:
+        return bool(strict) and set(get_args(annotation)) - {...} <= SCALARS
+    return bool(strict) and annotation in SCALARS
+
+
+MIRROR_QUEUE = text("INSERT INTO chot.queues (name) VALUES (:queue) ON CONFLICT DO NOTHING")
+MIRROR_KIND = text("""
+    INSERT INTO chot.kinds AS k (name, queue, payload_version, fingerprint_fields, on_duplicate,
+                                 max_attempts, max_attempts_cap, timeout_seconds)
+    VALUES (:name, :queue, :version, :fields, :on_duplicate, :max_attempts, :cap, :timeout)
+    ON CONFLICT (name) DO UPDATE
+       SET queue = excluded.queue, payload_version = excluded.payload_version,
+           fingerprint_fields = excluded.fingerprint_fields, on_duplicate = excluded.on_duplicate,
+           max_attempts = excluded.max_attempts, max_attempts_cap = excluded.max_attempts_cap,
+           timeout_seconds = excluded.timeout_seconds, updated_at = clock_timestamp()
+     WHERE k.payload_version <= excluded.payload_version
+       AND (k.queue, k.payload_version, k.fingerprint_fields, k.on_duplicate, k.max_attempts,
+            k.max_attempts_cap, k.timeout_seconds)
+           IS DISTINCT FROM
+           (excluded.queue, excluded.payload_version, excluded.fingerprint_fields,
+            excluded.on_duplicate, excluded.max_attempts, excluded.max_attempts_cap,
+            excluded.timeout_seconds)""")
+
+
+async def mirror_kinds(
+    conn: AsyncConnection, kinds: Mapping[str, Kind], *, default_max_attempts: int
+) -> None:
+    """Tell the database what this code knows; never lowers a kind's payload version."""
+    for queue in sorted({kind.queue for kind in kinds.values()} | {"default"}):
+        await conn.execute(MIRROR_QUEUE, {"queue": queue})
+    for kind in sorted(kinds.values(), key=lambda each: each.name):
+        most = kind.retry.max_attempts or default_max_attempts
+        binds = {
+            "name": kind.name,
+            "queue": kind.queue,
+            "version": kind.version,
+            "fields": list(kind.fingerprint_fields),
+            "on_duplicate": kind.on_duplicate,
+            "max_attempts": most,
+            "cap": max(most, kind.retry.max_attempts_cap),
+            "timeout": kind.timeout.total_seconds(),
+        }
+        await conn.execute(MIRROR_KIND, binds)

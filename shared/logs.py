@@ -1,0 +1,65 @@
+"""Logs: one JSON line an event, readable on a terminal; and the alert, a log line that calls."""
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from shared.errors import ConfigRefused
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger("chot")
+
+AlertHook = Callable[[str, Mapping[str, Any]], None]
+_hooks: list[AlertHook] = []
+
+
+def configure_logs(style: str = "auto", *, level: int = logging.INFO) -> None:
+    """Write to stderr as JSON lines, or as text when it is a terminal (or `style` says so)."""
+    as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer() if as_text else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks if not as_text else _as_is,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _as_is(_logger: Any, _name: str, event: Any) -> Any:
+    return event
+
+
+def add_alert_hook(setting: str) -> None:
+    """Register `module:function` (CHOT_ALERT_HOOK), called with (event, fields) on each alert."""
+    module, _, name = setting.partition(":")
+    try:
+        hook = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigRefused(
+            f"CHOT_ALERT_HOOK={setting!r} is no module:function: {error}"
+        ) from error
+    _hooks.append(hook)
+
+
+def alert(event: str, **fields: Any) -> None:
+    """Tell a human: a log line at level error with `alert: true`, and every hook.
+
+    A hook that fails is logged and changes nothing else.
+    """
+    log.error(event, alert=True, **fields)
+    for hook in _hooks:
+        try:
+            hook(event, fields)
+        except Exception:  # noqa: BLE001 - whatever a stranger's hook raises, the job goes on
+            log.warning("alert_hook.failed", hook=getattr(hook, "__qualname__", str(hook)))

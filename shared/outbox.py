@@ -1,0 +1,219 @@
+"""Outbox and relay: publish after commit only.
+
+take (short statement: due rows, a take token, next_send_at pushed) → send outside any transaction,
+ten at a time → delete exactly the ids that SQS took, by token. A crash after the send repeats the
+message; a crash before it leaves the row. Never zero times.
+"""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import Row, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from shared.database import is_unreachable
+from shared.jobs.states import CLAIMABLE
+from shared.logs import alert, log
+from shared.messages import JobMessage
+from shared.sqs import BATCH, TRANSPORT_ERRORS, EntryFailure, Outgoing, SqsClient
+from shared.types import JobId
+
+TAKE = 100
+AT_ONCE = 4
+FIRST_RESEND_SECONDS = 5
+LAST_RESEND_SECONDS = 300
+LONGEST_BACKOFF_SECONDS = 5.0
+
+# A row whose job is no longer pending has nothing left to say and is dropped; one whose job may
+# not run (a paused queue) waits. A job that is unknown is published: the claim will tell.
+TAKE_DUE = text(f"""
+    WITH due AS MATERIALIZED (
+        SELECT o.id, j.state AS job_state
+          FROM chot.outbox o LEFT JOIN chot.jobs j ON j.id = o.job_id
+         WHERE o.next_send_at <= clock_timestamp() AND o.quarantined_at IS NULL
+           AND (j.id IS NULL OR j.state <> 'pending' OR {CLAIMABLE})
+         ORDER BY o.priority DESC, o.id LIMIT :most
+           FOR UPDATE OF o SKIP LOCKED),
+    dropped AS (
+        DELETE FROM chot.outbox o USING due
+         WHERE o.id = due.id AND due.job_state IN ('running', 'succeeded', 'cancelled', 'dead'))
+    UPDATE chot.outbox o
+       SET take_token = :token, sends = sends + 1,
+           next_send_at = clock_timestamp()
+                        + make_interval(secs => least({LAST_RESEND_SECONDS},
+                                                      {FIRST_RESEND_SECONDS} * 2.0 ^ sends))
+      FROM due
+     WHERE o.id = due.id AND coalesce(due.job_state, 'pending') = 'pending'
+    RETURNING o.id, o.job_id, o.queue, o.kind, o.brand, o.trace, o.sends""")
+
+
+async def take_due(conn: AsyncConnection, token: UUID, *, most: int = TAKE) -> Sequence[Row[Any]]:
+    """Take due rows under `token`; nobody else takes them before `next_send_at` comes again."""
+    rows = (await conn.execute(TAKE_DUE, {"token": token, "most": most})).all()
+    return sorted(rows, key=lambda row: row.id)
+
+
+# Jobs are marked in id order, and one that is being claimed at this moment is left out.
+DELETE_SENT = text("""
+    WITH sent AS (
+        DELETE FROM chot.outbox WHERE id = ANY(:ids) AND take_token = :token RETURNING job_id),
+    marked AS MATERIALIZED (
+        SELECT j.id FROM chot.jobs j
+         WHERE j.id IN (SELECT job_id FROM sent) AND j.state = 'pending'
+         ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED)
+    UPDATE chot.jobs j SET published_at = clock_timestamp(), publishes = publishes + 1
+      FROM marked WHERE j.id = marked.id AND j.state = 'pending'""")
+
+# A failed entry keeps the wait that its take has set; an invalid one is put aside for good.
+NOTE_FAILURE = text("""
+    UPDATE chot.outbox
+       SET last_error = :error,
+           quarantined_at = CASE WHEN :invalid THEN clock_timestamp() END
+     WHERE id = :id AND take_token = :token""")
+
+# The transport failed, not the entries: they lose neither their turn nor a count.
+PUT_BACK = text("""
+    UPDATE chot.outbox SET next_send_at = clock_timestamp(), sends = sends - 1, take_token = NULL
+     WHERE id = ANY(:ids) AND take_token = :token""")
+
+READ_DEPLOYMENT = text("SELECT deployment_id FROM chot.deployment")
+SECONDS_TO_NEXT = text("""
+    SELECT extract(epoch FROM min(next_send_at) - clock_timestamp())::double precision
+      FROM chot.outbox WHERE quarantined_at IS NULL AND next_send_at > clock_timestamp()""")
+
+
+class Relay:
+    """Publishes committed outbox rows; woken in-process after a commit, polls as a net.
+
+    `engine` must be in autocommit: each step is one statement. Several relays may run at once.
+    """
+
+    def __init__(self, engine: AsyncEngine, sqs: SqsClient, *, poll_seconds: float) -> None:
+        self._engine = engine
+        self._sqs = sqs
+        self._poll_seconds = poll_seconds
+        self._woken = asyncio.Event()
+        self._failures = 0
+
+    @property
+    def failures(self) -> int:
+        """Rounds that failed in a row, by SQS or by the database; 0 means all is well."""
+        return self._failures
+
+    def wake(self) -> None:
+        """Say that something was committed to the outbox."""
+        self._woken.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Flush until `stop`; errors of the world are waited out, never raised."""
+        while not stop.is_set():
+            self._woken.clear()
+            try:
+                while await self.flush() and not stop.is_set():
+                    pass
+                await self._wait(await self._pause(), stop)
+            except (*TRANSPORT_ERRORS, DBAPIError) as error:
+                if isinstance(error, DBAPIError) and not is_unreachable(error):
+                    log.exception("relay.failed")
+                self._failures += 1
+                log.warning("relay.waits", error=str(error), failures=self._failures)
+                await self._wait(self._backoff(), stop, wakeable=False)
+
+    async def flush(self) -> bool:
+        """Publish one round of due rows; True while there may be more.
+
+        Raises the transport's error after the rows it hit have been put back.
+        """
+        token = uuid4()
+        async with self._engine.connect() as conn:
+            rows = await take_due(conn, token)
+            if not rows:
+                return False
+            deployment: UUID = (await conn.execute(READ_DEPLOYMENT)).scalar_one()
+        batches = _batches(rows)
+        for start in range(0, len(batches), AT_ONCE):
+            tasks = [self._publish(q, b, token, deployment) for q, b in batches[start:][:AT_ONCE]]
+            failures = await asyncio.gather(*tasks, return_exceptions=True)
+            broken = [each for each in failures if isinstance(each, BaseException)]
+            if broken:
+                await self._put_back([row.id for _, b in batches[start:] for row in b], token)
+                raise broken[0]
+        self._failures = 0
+        return True
+
+    async def _publish(
+        self, queue: str, rows: Sequence[Row[Any]], token: UUID, deployment: UUID
+    ) -> None:
+        messages = [_outgoing(row, deployment) for row in rows]
+        result = await self._sqs.send(queue, messages)
+        sent = [row.id for row in rows if str(row.id) in result.sent]
+        async with self._engine.connect() as conn:
+            if sent:
+                await conn.execute(DELETE_SENT, {"ids": sent, "token": token})
+            for row in rows:
+                failure = result.failed.get(str(row.id))
+                if failure is not None:
+                    await self._note(conn, row, failure, token)
+
+    async def _note(
+        self, conn: AsyncConnection, row: Row[Any], failure: EntryFailure, token: UUID
+    ) -> None:
+        error = f"{failure.code}: {failure.message}"[:2000]
+        binds = {"id": row.id, "token": token, "error": error, "invalid": failure.invalid}
+        await conn.execute(NOTE_FAILURE, binds)
+        if failure.invalid or row.sends >= 3:
+            alert(
+                "outbox.entry_refused",
+                job_id=str(row.job_id),
+                queue=row.queue,
+                error=error,
+                sends=row.sends,
+                quarantined=failure.invalid,
+            )
+
+    async def _put_back(self, ids: list[int], token: UUID) -> None:
+        async with self._engine.connect() as conn:
+            await conn.execute(PUT_BACK, {"ids": ids, "token": token})
+
+    async def _pause(self) -> float:
+        async with self._engine.connect() as conn:
+            seconds = await conn.scalar(SECONDS_TO_NEXT)
+        return self._poll_seconds if seconds is None else min(self._poll_seconds, max(0, seconds))
+
+    def _backoff(self) -> float:
+        return random.uniform(0, min(LONGEST_BACKOFF_SECONDS, 0.1 * 2.0 ** min(self._failures, 10)))
+
+    async def _wait(self, seconds: float, stop: asyncio.Event, *, wakeable: bool = True) -> None:
+        waits = [asyncio.ensure_future(stop.wait())]
+        if wakeable:
+            waits.append(asyncio.ensure_future(self._woken.wait()))
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+
+def _batches(rows: Sequence[Row[Any]]) -> list[tuple[str, list[Row[Any]]]]:
+    by_queue: dict[str, list[Row[Any]]] = defaultdict(list)
+    for row in rows:
+        by_queue[row.queue].append(row)
+    return [
+        (queue, listed[start : start + BATCH])
+        for queue, listed in by_queue.items()
+        for start in range(0, len(listed), BATCH)
+    ]
+
+
+def _outgoing(row: Row[Any], deployment: UUID) -> Outgoing:
+    message = JobMessage(
+        job_id=JobId(row.job_id),
+        kind=row.kind,
+        brand=row.brand,
+        trace=row.trace,
+        deployment_id=deployment,
+    )
+    return Outgoing(entry_id=str(row.id), body=message.to_body(), group=row.brand)

@@ -1,0 +1,247 @@
+"""Tables of schema `chot` as Core sees them; CHECKs and grants stand in the migrations."""
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, BIGINT, JSONB, TIMESTAMP, UUID
+
+from shared.schema.metadata import metadata
+
+INSTANT = TIMESTAMP(timezone=True)
+
+
+def _text(name: str, *, required: bool = False) -> Column[str]:
+    return Column(name, Text, nullable=not required)
+
+
+def _instant(name: str, *, required: bool = False) -> Column[object]:
+    return Column(name, INSTANT, nullable=not required)
+
+
+def _count(name: str) -> Column[int]:
+    return Column(name, Integer, nullable=False)
+
+
+deployment = Table(
+    "deployment",
+    metadata,
+    Column("one", Boolean, primary_key=True),
+    Column("deployment_id", UUID, nullable=False),
+    _instant("created_at", required=True),
+    schema="chot",
+)
+
+queues = Table(
+    "queues",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("paused", Boolean, nullable=False),
+    _text("alone_worker"),
+    _instant("alone_until"),
+    schema="chot",
+)
+
+kinds = Table(
+    "kinds",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("queue", Text, ForeignKey("chot.queues.name"), nullable=False),
+    _count("payload_version"),
+    Column("fingerprint_fields", ARRAY(Text), nullable=False),
+    _text("on_duplicate", required=True),
+    _count("max_attempts"),
+    _count("max_attempts_cap"),
+    Column("timeout_seconds", Double, nullable=False),
+    Column("locks", JSONB),
+    _instant("updated_at", required=True),
+    schema="chot",
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("worker_id", Text, primary_key=True),
+    _text("host", required=True),
+    _count("pid"),
+    _text("code_version", required=True),
+    Column("kinds", JSONB, nullable=False),
+    _text("state", required=True),
+    _instant("started_at", required=True),
+    _instant("seen_at", required=True),
+    _instant("live_until", required=True),
+    schema="chot",
+)
+
+worker_queues = Table(
+    "worker_queues",
+    metadata,
+    Column(
+        "worker_id",
+        Text,
+        ForeignKey("chot.workers.worker_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("queue", Text, primary_key=True),
+    _count("slots"),
+    _count("free_slots"),
+    _instant("free_since"),
+    _instant("empty_receive_at"),
+    schema="chot",
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", UUID, primary_key=True),
+    _text("kind", required=True),
+    _text("company", required=True),
+    _text("brand"),
+    _text("queue", required=True),
+    _text("state", required=True),
+    Column("priority", SmallInteger, nullable=False),
+    _count("attempt"),
+    _count("max_attempts"),
+    _count("lost_leases"),
+    _count("interruptions"),
+    Column("fence", BIGINT, nullable=False),
+    Column("lease_token", UUID),
+    _instant("lease_expires_at"),
+    _text("worker_id"),
+    _instant("available_at", required=True),
+    _text("blocked_by"),
+    _count("checkpoint_no"),
+    Column("progress_done", BIGINT),
+    Column("progress_total", BIGINT),
+    _text("progress_unit"),
+    _text("progress_message"),
+    _instant("published_at"),
+    _count("publishes"),
+    Column("cleanup_due", Boolean, nullable=False),
+    Column("fingerprint", LargeBinary, nullable=False),
+    _text("on_duplicate", required=True),
+    _count("payload_version"),
+    Column("followup_payload", JSONB),
+    Column("followup_version", Integer),
+    _text("followup_principal"),
+    Column("group_id", UUID),
+    _text("principal", required=True),
+    _text("trace"),
+    _text("code_version"),
+    Column("deployment_id", UUID, nullable=False),
+    _instant("created_at", required=True),
+    _instant("started_at"),
+    _instant("finished_at"),
+    schema="chot",
+)
+Index(
+    "jobs_active_fingerprint_key",
+    jobs.c.fingerprint,
+    unique=True,
+    postgresql_where=text("state IN ('pending', 'running')"),
+)
+Index("jobs_pending_idx", jobs.c.available_at, postgresql_where=text("state = 'pending'"))
+Index("jobs_running_idx", jobs.c.id, postgresql_where=text("state = 'running'"))
+Index("jobs_dead_idx", jobs.c.id, postgresql_where=text("state = 'dead'"))
+Index("jobs_cleanup_idx", jobs.c.id, postgresql_where=text("cleanup_due"))
+Index("jobs_company_idx", jobs.c.company, jobs.c.id)
+
+job_payloads = Table(
+    "job_payloads",
+    metadata,
+    Column("job_id", UUID, primary_key=True),
+    Column("payload", JSONB, nullable=False),
+    schema="chot",
+)
+
+job_outputs = Table(
+    "job_outputs",
+    metadata,
+    Column("job_id", UUID, primary_key=True),
+    Column("checkpoint", JSONB),
+    Column("result", JSONB),
+    Column("error", JSONB),
+    schema="chot",
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("job_id", UUID, primary_key=True),
+    Column("fence", BIGINT, primary_key=True),
+    _count("attempt"),
+    _text("worker_id", required=True),
+    Column("lease_token", UUID, nullable=False),
+    _text("code_version", required=True),
+    _instant("started_at", required=True),
+    _instant("ended_at"),
+    _text("outcome"),
+    Column("error", JSONB),
+    _count("claimed_checkpoint_no"),
+    _count("checkpoint_no"),
+    schema="chot",
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", BIGINT, Identity(always=True), primary_key=True),
+    Column("job_id", UUID, nullable=False),
+    _text("queue", required=True),
+    _text("kind", required=True),
+    _text("brand"),
+    _text("trace"),
+    Column("priority", SmallInteger, nullable=False),
+    _instant("next_send_at", required=True),
+    _count("sends"),
+    Column("take_token", UUID),
+    _text("last_error"),
+    _instant("quarantined_at"),
+    _instant("created_at", required=True),
+    schema="chot",
+)
+Index("outbox_due_idx", outbox.c.next_send_at, postgresql_where=text("quarantined_at IS NULL"))
+Index("outbox_job_idx", outbox.c.job_id)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("principal", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("request_digest", LargeBinary, nullable=False),
+    Column("digest_version", SmallInteger, nullable=False),
+    Column("status", SmallInteger, nullable=False),
+    Column("headers", JSONB, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("job_id", UUID),
+    _instant("created_at", required=True),
+    _instant("expires_at", required=True),
+    schema="chot",
+)
+Index("idempotency_keys_expires_idx", idempotency_keys.c.expires_at)
+
+dead_messages = Table(
+    "dead_messages",
+    metadata,
+    Column("id", BIGINT, Identity(always=True), primary_key=True),
+    _text("queue", required=True),
+    _text("message_id", required=True),
+    Column("body", LargeBinary, nullable=False),
+    Column("attributes", JSONB, nullable=False),
+    _text("reason", required=True),
+    _count("receive_count"),
+    _instant("created_at", required=True),
+    UniqueConstraint("queue", "message_id"),
+    schema="chot",
+)

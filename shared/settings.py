@@ -1,0 +1,142 @@
+"""Settings shared by api, worker and migrations: prefix CHOT_, validated at start-up."""
+
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.errors import ConfigRefused
+
+EX_CONFIG = 78
+S = TypeVar("S", bound=BaseSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTiming:
+    """The times that ownership hangs on, in seconds.
+
+    A lease is renewed every `heartbeat`; its owner stops `margin` before it would expire. The
+    values that are not set scale with those that are (design: Heartbeat).
+    """
+
+    lease: float
+    heartbeat: float
+    visibility: float
+    margin: float
+    idle_in_transaction: float
+    lock_timeout: float
+
+    def refuse_unsafe(self) -> None:
+        """Raise ConfigRefused for a combination that could lose a lease or never free a lock."""
+        border = min(self.lease, self.visibility)
+        name = "CHOT_LEASE_SECONDS" if border == self.lease else "CHOT_VISIBILITY_SECONDS"
+        if 3 * self.heartbeat + self.margin > border:
+            raise ConfigRefused(
+                f"CHOT_HEARTBEAT_SECONDS={self.heartbeat:g} and {name}={border:g} disagree: "
+                f"3 × heartbeat + margin ({self.margin:g}) must be ≤ min(lease, visibility), "
+                "so that one missed beat loses nothing"
+            )
+        if self.visibility < self.lease:
+            raise ConfigRefused(
+                f"CHOT_VISIBILITY_SECONDS={self.visibility:g} and "
+                f"CHOT_LEASE_SECONDS={self.lease:g} disagree: visibility must be ≥ lease"
+            )
+        if not 0 < self.idle_in_transaction < self.lease:
+            raise ConfigRefused(
+                f"CHOT_IDLE_IN_TRANSACTION_SECONDS={self.idle_in_transaction:g} and "
+                f"CHOT_LEASE_SECONDS={self.lease:g} disagree: 0 < idle in transaction < lease, "
+                "or a stopped worker's open transaction holds its rows for ever"
+            )
+        if not 0 < self.lock_timeout < self.heartbeat:
+            raise ConfigRefused(
+                f"CHOT_LOCK_TIMEOUT_SECONDS={self.lock_timeout:g} and "
+                f"CHOT_HEARTBEAT_SECONDS={self.heartbeat:g} disagree: 0 < lock timeout < heartbeat"
+            )
+
+
+class SharedSettings(BaseSettings):
+    """What every process of the platform reads from its environment."""
+
+    model_config = SettingsConfigDict(env_prefix="CHOT_", extra="ignore")
+
+    database_url: SecretStr = Field(description="PostgreSQL as role app")
+    read_database_url: SecretStr | None = Field(None, description="PostgreSQL as role read")
+    queue_prefix: str = Field("chot", pattern=r"^[A-Za-z0-9_-]{1,40}$")
+    kind_modules: str = Field("", description="modules with KINDS, comma separated")
+    relay_poll_seconds: float = Field(2.0, gt=0, le=60)
+    max_attempts: int = Field(5, ge=1, le=100, description="for kinds that set none")
+    log_format: str = Field("auto", pattern=r"^(auto|json|text)$")
+
+    lease_seconds: float = Field(30.0, gt=0, le=3600)
+    heartbeat_seconds: float = Field(8.0, gt=0, le=1200)
+    visibility_seconds: float = Field(60.0, gt=0, le=43_200)
+    margin_seconds: float | None = Field(None, ge=0)
+    idle_in_transaction_seconds: float | None = Field(None, gt=0)
+    lock_timeout_seconds: float | None = Field(None, gt=0)
+
+    @property
+    def timing(self) -> LeaseTiming:
+        """The lease's times with the unset ones scaled to those that are set."""
+
+        def given(value: float | None, scaled: float) -> float:
+            return scaled if value is None else value
+
+        lease, beat = self.lease_seconds, self.heartbeat_seconds
+        return LeaseTiming(
+            lease=lease,
+            heartbeat=beat,
+            visibility=self.visibility_seconds,
+            margin=given(self.margin_seconds, min(4.0, lease * 2 / 15)),
+            idle_in_transaction=given(self.idle_in_transaction_seconds, min(20.0, lease * 2 / 3)),
+            lock_timeout=given(self.lock_timeout_seconds, min(4.0, beat / 2)),
+        )
+
+    @model_validator(mode="after")
+    def _whole_seconds_of_visibility(self) -> Self:
+        if self.visibility_seconds != int(self.visibility_seconds):
+            raise ValueError("CHOT_VISIBILITY_SECONDS must be whole seconds: SQS knows no others")
+        return self
+
+
+class MigrateSettings(BaseSettings):
+    """What a migration reads: the owner's URL, or the app's when there is no other."""
+
+    model_config = SettingsConfigDict(env_prefix="CHOT_", extra="ignore")
+
+    migrate_database_url: SecretStr | None = None
+    database_url: SecretStr | None = None
+
+
+def load_migrate_url() -> str:
+    """URL to migrate with; ConfigRefused when neither of the two settings is there."""
+    settings = MigrateSettings()
+    url = settings.migrate_database_url or settings.database_url
+    if url is None:
+        raise ConfigRefused(
+            "CHOT_MIGRATE_DATABASE_URL is not set: migrations need PostgreSQL as its owner, e.g. "
+            "postgresql://postgres@localhost:5432/chot"
+        )
+    return url.get_secret_value()
+
+
+def load(kind: type[S]) -> S:
+    """Read settings from the environment; ConfigRefused names every variable that is wrong."""
+    try:
+        return kind()
+    except ValidationError as error:
+        prefix = str(kind.model_config.get("env_prefix", ""))
+        lines = [_said(prefix, item) for item in error.errors(include_url=False)]
+        raise ConfigRefused("\n".join(lines)) from None
+
+
+def _said(prefix: str, item: ErrorDetails) -> str:
+    """One wrong setting as a sentence; never a secret, never the whole environment."""
+    name = prefix + "_".join(str(part) for part in item["loc"]).upper()
+    if item["type"] == "missing":
+        return f"{name} is not set"
+    if not item["loc"]:
+        return item["msg"].removeprefix("Value error, ")
+    shown = "" if name.endswith(("_URL", "_TOKEN")) else f"={item['input']!r}"
+    return f"{name}{shown}: {item['msg']}"

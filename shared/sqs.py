@@ -1,0 +1,230 @@
+"""SQS: send, receive, extend, delete. The only importer of aiobotocore.
+
+SQS is a delivery channel that may lose, repeat, delay and reorder; nothing here is trusted for
+more than latency. Three clients a process, since ten long polls use up a pool of ten connections
+and a request then waits for one without any time-out: one polls, one sends, one heartbeats.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+
+from shared.types import ReceiptHandle
+
+BATCH = 10
+VISIBILITY_CAP_SECONDS = 43_200
+CALL_TIMEOUT_SECONDS = 10.0
+# What the world does to a call; everything else is a bug of ours.
+TRANSPORT_ERRORS = (BotoCoreError, ClientError, HTTPClientError, OSError, TimeoutError)
+INVALID_ENTRY = ("InvalidMessageContents", "InvalidParameterValue", "BatchRequestTooLong")
+GROUP_ID = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One receipt of one message; a redelivery is another one, with another handle."""
+
+    queue: str
+    message_id: str
+    handle: ReceiptHandle
+    body: str
+    receive_count: int
+    attributes: Mapping[str, Any] = field(hash=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One message to send; `entry_id` is how the answer names it, `group` spreads fairness."""
+
+    entry_id: str
+    body: str
+    group: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """What one batch did: ids that SQS took, and the others with their reason."""
+
+    sent: frozenset[str]
+    failed: Mapping[str, "EntryFailure"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryFailure:
+    """Why one entry was not taken; `invalid` means it never will be, unchanged."""
+
+    code: str
+    message: str
+    invalid: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFacts:
+    """What SQS itself says of a queue; None where the queue has no such setting."""
+
+    visibility_seconds: int
+    retention_seconds: int
+    max_receive_count: int | None
+    dead_letter_retention_seconds: int | None
+
+
+@dataclass(slots=True)
+class SqsClient:
+    """One aiobotocore client and the queue URLs it has looked up."""
+
+    client: Any
+    prefix: str
+    urls: dict[str, str] = field(default_factory=dict)
+
+    async def url(self, queue: str) -> str:
+        """The queue's URL; raises the transport's error when it is not there (yet)."""
+        if queue not in self.urls:
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+                answer = await self.client.get_queue_url(QueueName=f"{self.prefix}-{queue}")
+            self.urls[queue] = answer["QueueUrl"]
+        return self.urls[queue]
+
+    async def send(self, queue: str, messages: Sequence[Outgoing]) -> SendResult:
+        """Send up to ten; HTTP 200 may hold failures, and an id in neither list is not sent."""
+        assert 0 < len(messages) <= BATCH, "SendMessageBatch takes one to ten"
+        entries = [_entry(message) for message in messages]
+        url = await self.url(queue)
+        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+            answer = await self.client.send_message_batch(QueueUrl=url, Entries=entries)
+        failed = {
+            item["Id"]: EntryFailure(
+                code=item.get("Code", ""),
+                message=item.get("Message", ""),
+                invalid=bool(item.get("SenderFault"))
+                and item.get("Code", "").endswith(INVALID_ENTRY),
+            )
+            for item in answer.get("Failed", [])
+        }
+        sent = frozenset(item["Id"] for item in answer.get("Successful", []))
+        return SendResult(sent=sent - failed.keys(), failed=failed)
+
+    async def receive(
+        self, queue: str, *, most: int, wait_seconds: int, visibility_seconds: int
+    ) -> list[Delivery]:
+        """Long-poll for up to `most` deliveries, invisible to others for `visibility_seconds`.
+
+        Given up ten seconds after the wait should have ended: a poll that hangs is dropped with
+        its connection. What SQS had put in flight for it comes back by visibility.
+        """
+        url = await self.url(queue)
+        async with asyncio.timeout(wait_seconds + CALL_TIMEOUT_SECONDS):
+            answer = await self.client.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=min(most, BATCH),
+                WaitTimeSeconds=wait_seconds,
+                VisibilityTimeout=visibility_seconds,
+                MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
+            )
+        return [_delivery(queue, item) for item in answer.get("Messages", [])]
+
+    async def extend(self, queue: str, seconds: Mapping[ReceiptHandle, int]) -> set[ReceiptHandle]:
+        """Set each delivery's visibility (seconds from now); answers the handles SQS refused."""
+        handles = list(seconds)
+        url = await self.url(queue)
+        refused: set[ReceiptHandle] = set()
+        for start in range(0, len(handles), BATCH):
+            chunk = handles[start : start + BATCH]
+            entries = [
+                {"Id": str(n), "ReceiptHandle": handle, "VisibilityTimeout": seconds[handle]}
+                for n, handle in enumerate(chunk)
+            ]
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+                answer = await self.client.change_message_visibility_batch(
+                    QueueUrl=url, Entries=entries
+                )
+            refused |= {chunk[int(item["Id"])] for item in answer.get("Failed", [])}
+        return refused
+
+    async def delete(self, queue: str, handles: Sequence[ReceiptHandle]) -> None:
+        """Delete deliveries; what SQS does not delete comes back and ends as a claim miss."""
+        url = await self.url(queue)
+        for start in range(0, len(handles), BATCH):
+            entries = [
+                {"Id": str(n), "ReceiptHandle": handle}
+                for n, handle in enumerate(handles[start : start + BATCH])
+            ]
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+                await self.client.delete_message_batch(QueueUrl=url, Entries=entries)
+
+    async def facts(self, queue: str) -> QueueFacts:
+        """Read the queue's real attributes, and its dead-letter queue's retention."""
+        mine = await self._attributes(queue)
+        max_receive, dead_retention = None, None
+        policy = mine.get("RedrivePolicy")
+        if policy:
+            found = re.search(r'"maxReceiveCount"\s*:\s*"?(\d+)', policy)
+            max_receive = int(found.group(1)) if found else None
+            try:
+                dead = await self._attributes(f"{queue}-dead")
+                dead_retention = int(dead["MessageRetentionPeriod"])
+            except ClientError:  # a dead-letter queue of another name: nothing to compare
+                dead_retention = None
+        return QueueFacts(
+            visibility_seconds=int(mine["VisibilityTimeout"]),
+            retention_seconds=int(mine["MessageRetentionPeriod"]),
+            max_receive_count=max_receive,
+            dead_letter_retention_seconds=dead_retention,
+        )
+
+    async def _attributes(self, queue: str) -> dict[str, str]:
+        url = await self.url(queue)
+        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+            answer = await self.client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+        attributes: dict[str, str] = answer["Attributes"]
+        return attributes
+
+
+@asynccontextmanager
+async def open_sqs(
+    prefix: str, *, pool: int, read_timeout: float = 30.0, attempts: int = 2
+) -> AsyncIterator[SqsClient]:
+    """Open one client with `pool` connections and at most `attempts` tries a call.
+
+    Endpoint, region and credentials are botocore's own settings (AWS_ENDPOINT_URL_SQS, …).
+    """
+    config = AioConfig(
+        max_pool_connections=pool,
+        connect_timeout=5,
+        read_timeout=read_timeout,
+        retries={"total_max_attempts": attempts, "mode": "standard"},
+        tcp_keepalive=True,
+    )
+    session = get_session()
+    async with session.create_client("sqs", config=config) as client:
+        yield SqsClient(client=client, prefix=prefix)
+
+
+def _entry(message: Outgoing) -> dict[str, str]:
+    entry = {"Id": message.entry_id, "MessageBody": message.body}
+    if message.group is not None:
+        # A brand may be written in Vietnamese; SQS takes punctuation and ASCII only.
+        named = GROUP_ID.fullmatch(message.group)
+        entry["MessageGroupId"] = (
+            message.group if named else hashlib.sha256(message.group.encode()).hexdigest()
+        )
+    return entry
+
+
+def _delivery(queue: str, item: Mapping[str, Any]) -> Delivery:
+    attributes = item.get("Attributes", {})
+    return Delivery(
+        queue=queue,
+        message_id=item["MessageId"],
+        handle=ReceiptHandle(item["ReceiptHandle"]),
+        body=item.get("Body", ""),
+        receive_count=int(attributes.get("ApproximateReceiveCount", 1)),
+        attributes=attributes,
+    )

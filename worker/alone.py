@@ -1,0 +1,35 @@
+"""Alone: a job that has lost its worker twice runs with no neighbours.
+
+The worker that meets it reserves the queue's row (the reservation expires like a lease), stops
+claiming, lets its slots end and runs only that job, so that the one that kills its process is
+proven, and buried when its budget of lost leases is used up.
+"""
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.types import WorkerId
+
+RESERVE_ALONE = text("""
+    UPDATE chot.queues
+       SET alone_worker = :worker_id,
+           alone_until = clock_timestamp() + make_interval(secs => :lease)
+     WHERE name = :queue
+       AND (alone_until IS NULL OR alone_until <= clock_timestamp()
+            OR alone_worker = :worker_id)""")
+FREE_ALONE = text("""
+    UPDATE chot.queues SET alone_worker = NULL, alone_until = NULL
+     WHERE name = :queue AND alone_worker = :worker_id""")
+
+
+async def reserve_alone(
+    conn: AsyncConnection, queue: str, worker_id: WorkerId, lease_seconds: float
+) -> bool:
+    """Reserve the queue's one place for a job that runs alone; False while another holds it."""
+    binds = {"queue": queue, "worker_id": worker_id, "lease": lease_seconds}
+    return bool((await conn.execute(RESERVE_ALONE, binds)).rowcount)
+
+
+async def free_alone(conn: AsyncConnection, queue: str, worker_id: WorkerId) -> None:
+    """Give the place back; one that was lost by expiry is left alone."""
+    await conn.execute(FREE_ALONE, {"queue": queue, "worker_id": worker_id})

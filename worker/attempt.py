@@ -1,0 +1,271 @@
+"""Attempt: one run of one job. Anything that can happen becomes an Outcome, and is recorded."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any, assert_never
+
+from pydantic import ValidationError
+from sqlalchemy.exc import DBAPIError
+
+from shared.database import is_unreachable, sqlstate_of, transaction
+from shared.errors import Conflict, LeaseLost, PermanentError, Yield
+from shared.exact_json import dump_exact, load_exact
+from shared.kinds import Kind
+from shared.logs import alert, log
+from shared.settings import LeaseTiming
+from worker.claim import read_input
+from worker.context import Engines, JobContext
+from worker.fence import CONFLICTS
+from worker.handlers import Handler
+from worker.heartbeat import Heart
+from worker.lease import HeldLease, cancel_on, settle_doubt
+from worker.outcome import (
+    Completed,
+    Failed,
+    Lost,
+    Outcome,
+    Released,
+    Succeeded,
+    complete_job,
+    fail_job,
+    release_job,
+)
+from worker.retry import is_permanent, retry_delay
+
+CONFLICT_DELAY_SECONDS = 1.0
+OUTAGE_DELAY_SECONDS = 2.0
+RECORD_AGAIN_SECONDS = 0.5
+
+
+class Stuck(Exception):
+    """A handler did not end when it was cancelled; its slot cannot be freed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """Everything an attempt needs of its worker."""
+
+    engines: Engines
+    timing: LeaseTiming
+    kinds: Mapping[str, Kind]
+    handlers: Mapping[str, Handler]
+    heart: Heart
+    draining: asyncio.Event  # stop receiving; handlers reach a checkpoint
+    releasing: asyncio.Event  # the drain's time is over: what still runs is handed back
+    kill_grace_seconds: float
+
+
+async def run_attempt(runner: Runner, held: HeldLease) -> Outcome:
+    """Run the claimed job to an outcome that is stored (or known to be lost), and return it.
+
+    The heartbeat keeps lease and visibility alive until the outcome is stored. Raises Stuck when
+    the handler ignores its cancellation: the worker must end, the fence keeps it harmless.
+    """
+    began = monotonic()
+    kind = runner.kinds[held.job.kind]
+    held.hard_deadline = began + kind.timeout.total_seconds() + 2 * runner.kill_grace_seconds
+    task = asyncio.create_task(_handle(runner, held), name=f"job {held.lease.job_id}")
+    stopped = asyncio.Event()
+    held.on_stop = cancel_on(asyncio.get_running_loop(), task, stopped)
+    runner.heart.add(held)
+    try:
+        outcome = await _await_handler(runner, held, task, stopped, kind)
+        held.on_stop = None
+        outcome = await _record(runner, held, outcome)
+    finally:
+        runner.heart.remove(held)
+        held.kill_children()
+    log.info(
+        "attempt.ended",
+        job_id=str(held.lease.job_id),
+        kind=held.job.kind,
+        attempt=held.job.attempt,
+        fence=held.lease.fence,
+        outcome=type(outcome).__name__.lower(),
+        reason=getattr(outcome, "reason", None),
+        run_seconds=round(monotonic() - began, 3),
+    )
+    if not task.done():
+        raise Stuck(f"job {held.lease.job_id} ({held.job.kind}) ignores its cancellation")
+    return outcome
+
+
+async def _handle(runner: Runner, held: HeldLease) -> Any:
+    """Read the input, then run the handler; whatever it opened is closed again."""
+    handler, kind = runner.handlers[held.job.kind], runner.kinds[held.job.kind]
+    raw, checkpoint = await read_input(runner.engines.auto, held.lease.job_id)
+    try:
+        payload = kind.payload.model_validate_json(raw)
+    except ValidationError as error:
+        problems = [
+            {"field": ".".join(str(part) for part in item["loc"]), "rule": item["msg"]}
+            for item in error.errors(include_url=False, include_input=False)
+        ]
+        raise PermanentError(
+            f"the payload is not one of {kind.name} version {kind.version}",
+            code="PAYLOAD_INVALID",
+            details={"errors": problems[:20]},
+        ) from None
+    context = JobContext(
+        job=replace(held.job, payload=load_exact(raw)),
+        checkpoint=None if checkpoint is None else load_exact(checkpoint),
+        _held=held,
+        _engines=runner.engines,
+        _timing=runner.timing,
+        _draining=runner.draining,
+    )
+    try:
+        return await handler.run(context, payload)
+    finally:
+        await context.close()
+
+
+async def _await_handler(
+    runner: Runner,
+    held: HeldLease,
+    task: "asyncio.Task[Any]",
+    stopped: asyncio.Event,
+    kind: Kind,
+) -> Outcome:
+    """Wait for the handler, a stop, the drain's end or the timeout; cancel what goes on."""
+    watchers = [asyncio.ensure_future(event.wait()) for event in (stopped, runner.releasing)]
+    await asyncio.wait(
+        {task, *watchers},
+        timeout=kind.timeout.total_seconds(),
+        return_when=asyncio.FIRST_COMPLETED,
+    )
+    timed_out = not (task.done() or stopped.is_set() or runner.releasing.is_set())
+    if not task.done():
+        held.kill_children()
+        task.cancel()
+        await asyncio.wait({task}, timeout=runner.kill_grace_seconds)
+        released = runner.releasing.is_set() and not stopped.is_set() and not timed_out
+    else:
+        released = False
+    for watcher in watchers:
+        watcher.cancel()
+    return _judge(held, task, kind, timed_out=timed_out, released=released)
+
+
+def _judge(
+    held: HeldLease, task: "asyncio.Task[Any]", kind: Kind, *, timed_out: bool, released: bool
+) -> Outcome:
+    """What the ended (or abandoned) task means. A cancelled handler never counts as succeeded."""
+    error = task.exception() if task.done() and not task.cancelled() else None
+    if held.completed:
+        return Completed()
+    if held.stopped == "timeout" or timed_out:
+        return _failed(kind, held, f"ran longer than {kind.timeout.total_seconds():g} s", "TIMEOUT")
+    if held.stopped is not None:
+        return Lost(reason=held.reason)
+    if released:
+        return Released(reason="the worker drains")
+    if not task.done() or task.cancelled():
+        return Released(reason="the attempt was cancelled")
+    if error is None:
+        return Succeeded(result=task.result())
+    return _judge_error(held, kind, error)
+
+
+def _judge_error(held: HeldLease, kind: Kind, error: BaseException) -> Outcome:
+    match error:
+        case Yield():
+            return Released(reason=str(error))
+        case LeaseLost():
+            return Lost(reason=error.reason)
+        case Conflict():
+            return Released(reason=str(error), delay_seconds=CONFLICT_DELAY_SECONDS)
+        case DBAPIError() if sqlstate_of(error) in CONFLICTS:
+            return Released(reason=str(error.orig), delay_seconds=CONFLICT_DELAY_SECONDS)
+        case DBAPIError() if is_unreachable(error):
+            return Released(reason=str(error.orig), delay_seconds=OUTAGE_DELAY_SECONDS)
+        case _ if is_permanent(kind.retry, error):
+            return Failed(error=error, code="PERMANENT", permanent=True)
+    return _failed(kind, held, error, "FAILED")
+
+
+def _failed(kind: Kind, held: HeldLease, error: BaseException | str, code: str) -> Failed:
+    cause = error if isinstance(error, BaseException) else TimeoutError(error)
+    delay = retry_delay(kind.retry, max(1, held.charged_attempts), cause)
+    return Failed(error=error, code=code, permanent=False, delay_seconds=delay)
+
+
+async def _record(runner: Runner, held: HeldLease, outcome: Outcome) -> Outcome:
+    """Store the outcome; when the answer is lost or a lock not had, ask and repeat, uncharged."""
+    match outcome:
+        case Completed() | Lost():
+            return outcome
+        case Succeeded():
+            try:
+                result = None if outcome.result is None else dump_exact(outcome.result)
+            except ValueError as error:
+                failed = PermanentError(f"result {error}", code="RESULT_NOT_STORABLE")
+                outcome = Failed(error=failed, code="PERMANENT", permanent=True)
+                return await _record(runner, held, outcome)
+            return await _store(runner, held, replace(outcome, result=result))
+        case Failed() | Released():
+            return await _store(runner, held, outcome)
+        case _:
+            assert_never(outcome)
+
+
+async def _store(
+    runner: Runner, held: HeldLease, outcome: Succeeded | Failed | Released
+) -> Outcome:
+    held.committing = True
+    while True:
+        try:
+            left = await _exit(runner, held, outcome)
+        except DBAPIError as error:
+            oversize = sqlstate_of(error) == "23514" and isinstance(outcome, Succeeded)
+            if oversize:
+                failed = PermanentError("result is larger than 1 MiB", code="RESULT_NOT_STORABLE")
+                outcome = Failed(error=failed, code="PERMANENT", permanent=True)
+                continue
+            if not (is_unreachable(error) or sqlstate_of(error) in CONFLICTS):
+                raise
+            log.warning("outcome.in_doubt", job_id=str(held.lease.job_id), error=str(error.orig))
+            if await _is_stored(runner, held):
+                return outcome
+            if monotonic() >= held.deadline:
+                return Lost(reason="the outcome could not be stored before the lease ran out")
+            await asyncio.sleep(RECORD_AGAIN_SECONDS)
+        else:
+            return outcome if left else Lost(reason="another owner, state or checkpoint")
+
+
+async def _exit(runner: Runner, held: HeldLease, outcome: Succeeded | Failed | Released) -> bool:
+    async with runner.engines.auto.connect() as conn:
+        match outcome:
+            case Succeeded():
+                return await complete_job(conn, held, outcome.result)
+            case Failed():
+                row = await fail_job(conn, held, outcome)
+            case Released():
+                row = await release_job(conn, held, outcome)
+            case _:
+                assert_never(outcome)
+    if row is not None and row.state == "dead":
+        alert(
+            "job.dead",
+            job_id=str(row.id),
+            kind=row.kind,
+            attempt=row.attempt,
+            error=str(outcome.error) if isinstance(outcome, Failed) else outcome.reason,
+        )
+    return row is not None
+
+
+async def _is_stored(runner: Runner, held: HeldLease) -> bool:
+    """After a lost answer: True when our attempt has an outcome. Unknown counts as not yet."""
+    with suppress(DBAPIError, OSError):
+        async with (
+            asyncio.timeout(runner.timing.heartbeat),
+            transaction(runner.engines.app, lock_timeout=runner.timing.lock_timeout) as conn,
+        ):
+            found = await settle_doubt(conn, held.lease)
+        return found is not None and found[1] is not None
+    return False

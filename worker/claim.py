@@ -1,0 +1,182 @@
+"""Claim: the one statement that turns a delivery into the right to run a job."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import TextClause, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from shared.database import is_unreachable, transaction
+from shared.jobs.states import (
+    ATTEMPTS_LEFT_AFTER_LOSS,
+    CHARGED,
+    CLAIMABLE,
+    LOST_LEASES,
+    RUNS_ALONE_AFTER,
+)
+from shared.kinds import Kind
+from shared.logs import log
+from shared.settings import LeaseTiming
+from shared.types import ClaimedJob, Fence, JobId, Lease, LeaseToken, WorkerId
+from worker.lease import HeldLease
+
+# Both arms: pending and due, or running under a lease that ran out by the database's clock.
+MAY_BE_CLAIMED = f"""
+       (   (j.state = 'pending' AND {CLAIMABLE})
+        OR (j.state = 'running' AND j.lease_expires_at <= clock_timestamp()))
+   AND {ATTEMPTS_LEFT_AFTER_LOSS}
+   AND (j.kind, j.payload_version) IN (
+           SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])))
+   AND ({LOST_LEASES} < {RUNS_ALONE_AFTER} OR EXISTS (
+           SELECT FROM chot.queues aq WHERE aq.name = j.queue
+              AND aq.alone_worker = :worker_id AND aq.alone_until > clock_timestamp()))"""
+
+
+def _claim_statement(lock: str) -> TextClause:
+    return text(f"""
+    WITH wanted AS (
+        SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:tokens AS uuid[])) AS w (id, token)),
+    locked AS MATERIALIZED (
+        SELECT j.id FROM chot.jobs j
+         WHERE j.id = ANY(CAST(:ids AS uuid[])) AND {MAY_BE_CLAIMED}
+         ORDER BY j.id FOR NO KEY UPDATE OF j {lock}),
+    claimed AS (
+        UPDATE chot.jobs j
+           SET state = 'running', fence = j.fence + 1, attempt = j.attempt + 1,
+               lost_leases = {LOST_LEASES}, lease_token = w.token, worker_id = :worker_id,
+               lease_expires_at = clock_timestamp() + make_interval(secs => :lease),
+               blocked_by = NULL, publishes = 0, code_version = :code_version,
+               started_at = coalesce(j.started_at, clock_timestamp())
+          FROM locked l JOIN wanted w ON w.id = l.id
+         WHERE j.id = l.id AND {MAY_BE_CLAIMED}
+        RETURNING j.*),
+    closed AS (
+        UPDATE chot.attempts a SET outcome = 'lost_lease', ended_at = clock_timestamp()
+          FROM claimed c
+         WHERE a.job_id = c.id AND a.fence = c.fence - 1 AND a.outcome IS NULL),
+    opened AS (
+        INSERT INTO chot.attempts (job_id, fence, attempt, worker_id, lease_token, code_version,
+                                   claimed_checkpoint_no, checkpoint_no)
+        SELECT id, fence, attempt, worker_id, lease_token, :code_version, checkpoint_no,
+               checkpoint_no FROM claimed)
+    SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
+           j.principal, j.trace, j.created_at, j.fence, j.lease_token, j.checkpoint_no,
+           {CHARGED} AS charged FROM claimed j""")
+
+
+# A batch passes over rows that others hold: one frozen row must not keep nine others waiting.
+CLAIM_JOBS = _claim_statement("SKIP LOCKED")
+# One job alone waits for whoever holds it, up to the lock timeout, and then judges it anew.
+CLAIM_ONE = _claim_statement("")
+
+FIND_CLAIMS = text(f"""
+    SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
+           j.principal, j.trace, j.created_at, j.fence, j.lease_token, j.checkpoint_no,
+           {CHARGED} AS charged
+      FROM chot.jobs j
+     WHERE j.id = ANY(:ids) AND j.lease_token = ANY(:tokens) AND j.state = 'running'""")
+LOCK_JOBS = text("""
+    SELECT id FROM chot.jobs WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE""")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimant:
+    """Who claims: this worker, and the (kind, payload version) pairs that it knows."""
+
+    worker_id: WorkerId
+    code_version: str
+    kinds: Mapping[str, Kind]
+    timing: LeaseTiming
+
+    def binds(self) -> dict[str, Any]:
+        """The parameters of a claim that do not depend on the job."""
+        pairs = [(k.name, v) for k in self.kinds.values() for v in range(1, k.version + 1)]
+        return {
+            "worker_id": self.worker_id,
+            "code_version": self.code_version,
+            "lease": self.timing.lease,
+            "kinds": [kind for kind, _ in pairs],
+            "versions": [version for _, version in pairs],
+        }
+
+
+async def claim_jobs(
+    engine: AsyncEngine, claimant: Claimant, ids: Sequence[JobId], *, wait: bool = False
+) -> list[HeldLease]:
+    """Claim what may be claimed of `ids`; a job that is missing in the answer was not won.
+
+    One row is won by one claimant, whatever the race. `engine` must be in autocommit. With
+    `wait` (for a single id) a locked row is waited for. A claim whose answer was lost is found
+    again by the tokens that were made here, and adopted.
+    """
+    assert not wait or len(ids) == 1, "only a single claim may wait for a locked row"
+    distinct = sorted(set(ids))
+    tokens = [uuid4() for _ in distinct]
+    sent_at = monotonic()
+    binds = claimant.binds() | {"ids": distinct, "tokens": tokens}
+    try:
+        async with engine.connect() as conn:
+            rows = (await conn.execute(CLAIM_ONE if wait else CLAIM_JOBS, binds)).all()
+    except DBAPIError as error:
+        if not is_unreachable(error):
+            raise
+        log.warning("claim.in_doubt", error=str(error.orig), jobs=len(distinct))
+        rows = await find_claims(engine, distinct, tokens, claimant.timing)
+    return [_held(row, sent_at, claimant.timing) for row in rows]
+
+
+async def find_claims(
+    engine: AsyncEngine, ids: Sequence[UUID], tokens: Sequence[UUID], timing: LeaseTiming
+) -> Sequence[Any]:
+    """Find claims whose answer was lost; waits for a commit that is still on its way."""
+    async with transaction(
+        engine.execution_options(isolation_level="READ COMMITTED"),
+        lock_timeout=timing.lock_timeout,
+        idle_timeout=timing.idle_in_transaction,
+    ) as conn:
+        await conn.execute(LOCK_JOBS, {"ids": list(ids)})
+        return (await conn.execute(FIND_CLAIMS, {"ids": list(ids), "tokens": list(tokens)})).all()
+
+
+def _held(row: Any, sent_at: float, timing: LeaseTiming) -> HeldLease:
+    assert row.fence >= row.attempt, "the fence moves at least once an attempt"
+    job = ClaimedJob(
+        id=JobId(row.id),
+        kind=row.kind,
+        company=row.company,
+        brand=row.brand,
+        queue=row.queue,
+        payload=None,
+        payload_version=row.payload_version,
+        attempt=row.attempt,
+        max_attempts=row.max_attempts,
+        principal=row.principal,
+        trace=row.trace,
+        created_at=row.created_at,
+    )
+    lease = Lease(job_id=job.id, fence=Fence(row.fence), token=LeaseToken(row.lease_token))
+    return HeldLease(
+        lease=lease,
+        job=job,
+        deadline=sent_at + timing.lease - timing.margin,
+        checkpoint_no=row.checkpoint_no,
+        charged_attempts=row.charged,
+    )
+
+
+# A new statement after the claim has committed: a claim that waited for a zombie's commit would
+# itself still see the side rows as they were before.
+READ_INPUT = text("""
+    SELECT p.payload, o.checkpoint FROM chot.job_payloads p
+      LEFT JOIN chot.job_outputs o ON o.job_id = p.job_id WHERE p.job_id = :job_id""")
+
+
+async def read_input(engine: AsyncEngine, job_id: JobId) -> tuple[str, str | None]:
+    """The claimed job's payload and last committed checkpoint, both as JSON text."""
+    async with engine.connect() as conn:
+        row = (await conn.execute(READ_INPUT, {"job_id": job_id})).one()
+    return row.payload, row.checkpoint

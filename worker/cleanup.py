@@ -1,0 +1,71 @@
+"""Cleanup: what a dead or cancelled job left half-built is removed, before any redrive."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from shared.database import transaction
+from shared.exact_json import load_exact
+from shared.logs import log
+from shared.settings import LeaseTiming
+from shared.types import ClaimedJob, JobId
+from worker.context import CleanupContext
+from worker.handlers import Handler
+
+LOCK_ONE_DUE = text("""
+    SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt,
+           j.max_attempts, j.principal, j.trace, j.created_at
+      FROM chot.jobs j
+     WHERE j.cleanup_due AND j.state IN ('cancelled', 'dead') AND j.kind = ANY(:kinds)
+     ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED""")
+READ_LEFT = text("""
+    SELECT p.payload, o.checkpoint FROM chot.job_payloads p
+      LEFT JOIN chot.job_outputs o ON o.job_id = p.job_id WHERE p.job_id = :job_id""")
+CLEANED = text("""
+    WITH done AS (
+        UPDATE chot.jobs SET cleanup_due = false
+         WHERE id = :job_id AND cleanup_due AND state IN ('cancelled', 'dead') RETURNING id)
+    UPDATE chot.job_outputs o SET checkpoint = NULL FROM done WHERE o.job_id = done.id""")
+
+
+async def clean_up_one(
+    engine: AsyncEngine, handlers: Mapping[str, Handler], timing: LeaseTiming
+) -> bool:
+    """Clean up after one job; False when none is due. Kind's rows and the flag are one commit.
+
+    The job row is locked first and is still cancelled or dead, so that nothing can start it.
+    """
+    async with transaction(
+        engine, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
+    ) as conn:
+        row = (await conn.execute(LOCK_ONE_DUE, {"kinds": list(handlers)})).one_or_none()
+        if row is None:
+            return False
+        handler = handlers[row.kind]
+        if handler.cleanup is not None:
+            await handler.cleanup(await _context(conn, row))
+        await conn.execute(CLEANED, {"job_id": row.id})
+    log.info("job.cleaned_up", job_id=str(row.id), kind=row.kind)
+    return True
+
+
+async def _context(conn: AsyncConnection, row: Any) -> CleanupContext:
+    left = (await conn.execute(READ_LEFT, {"job_id": row.id})).one()
+    job = ClaimedJob(
+        id=JobId(row.id),
+        kind=row.kind,
+        company=row.company,
+        brand=row.brand,
+        queue=row.queue,
+        payload=load_exact(left.payload),
+        payload_version=row.payload_version,
+        attempt=row.attempt,
+        max_attempts=row.max_attempts,
+        principal=row.principal,
+        trace=row.trace,
+        created_at=row.created_at,
+    )
+    checkpoint = None if left.checkpoint is None else load_exact(left.checkpoint)
+    return CleanupContext(job=job, checkpoint=checkpoint, connection=conn)

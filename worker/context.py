@@ -1,0 +1,136 @@
+"""What a handler gets: its job, its checkpoint, and the only way to write an effect."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from shared.errors import Yield
+from shared.settings import LeaseTiming
+from shared.types import ClaimedJob, Lease
+from worker.fence import FencedTransaction, fenced_transaction
+from worker.lease import HeldLease, Progress
+from worker.offload import Child
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engines:
+    """The worker's pools: `app` for effects, `auto` (app in autocommit) for protocol statements,
+    `read` for what a handler merely looks at.
+    """
+
+    app: AsyncEngine
+    auto: AsyncEngine
+    read: AsyncEngine
+
+
+@dataclass(slots=True, kw_only=True)
+class JobContext:
+    """One attempt as its handler sees it."""
+
+    job: ClaimedJob
+    checkpoint: dict[str, Any] | None
+    _held: HeldLease
+    _engines: Engines
+    _timing: LeaseTiming
+    _draining: asyncio.Event
+    _child: Child = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._child = Child(self._held)
+
+    @property
+    def lease(self) -> Lease:
+        """The lease this attempt runs under; write its fence beside effects to trace them."""
+        return self._held.lease
+
+    @property
+    def should_yield(self) -> bool:
+        """True once the worker drains: reach a checkpoint, then call yield_if_asked()."""
+        return self._draining.is_set()
+
+    def yield_if_asked(self) -> None:
+        """Hand the job back, uncharged, when the worker drains. Call it between chunks."""
+        if self.should_yield:
+            raise Yield("the worker drains")
+
+    def progress(
+        self, done: int, total: int | None = None, *, unit: str = "", message: str = ""
+    ) -> None:
+        """Report progress; the next heartbeat or checkpoint carries it. Never goes backwards."""
+        before = self._held.progress
+        if before is None or done >= before.done:
+            self._held.progress = progress_of(done, total, unit, message)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[FencedTransaction]:
+        """Commit the body's writes, its checkpoint and the fence together, or none of them.
+
+        Raises LeaseLost when the job is no longer ours, Conflict when locks could not be had
+        (both end the attempt: let them pass). One at a time; READ COMMITTED.
+        """
+        async with fenced_transaction(
+            self._engines.app, self._held, self._timing, completes=False
+        ) as tx:
+            yield tx
+        if tx.checkpoint is not None:
+            self.checkpoint = tx.checkpoint
+
+    @asynccontextmanager
+    async def completion(self) -> AsyncIterator[FencedTransaction]:
+        """As transaction(), and the job succeeds in the same commit; set `tx.result` in it.
+
+        The handler must return right after it.
+        """
+        async with fenced_transaction(
+            self._engines.app, self._held, self._timing, completes=True
+        ) as tx:
+            yield tx
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A connection that can only read (role read, a READ ONLY transaction)."""
+        async with self._engines.read.connect() as conn:
+            await conn.execute(text("SET TRANSACTION READ ONLY"))
+            yield conn
+
+    async def offload(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a module-level function in a killable child process; arguments are pickled.
+
+        Raises what the function raises, and ChildDied (retryable) when the process is killed.
+        """
+        self._held.require()
+        return await self._child.call(function, *args)
+
+    async def close(self) -> None:
+        """End the child process. The attempt does it; a handler need not."""
+        await self._child.kill()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupContext:
+    """What a kind's cleanup gets: the job, and a connection whose transaction holds its row."""
+
+    job: ClaimedJob
+    checkpoint: dict[str, Any] | None
+    connection: AsyncConnection
+
+
+def progress_of(done: int, total: int | None, unit: str, message: str) -> Progress:
+    """Progress cut to what the job's row may hold."""
+    return Progress(
+        done=max(0, done),
+        total=None if total is None else max(0, total),
+        unit=_cut(unit, 64),
+        message=_cut(message, 960),
+    )
+
+
+def _cut(words: str, most: int) -> str:
+    return words.replace("\0", "").encode("utf-8", "replace")[:most].decode("utf-8", "ignore")

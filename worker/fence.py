@@ -1,0 +1,210 @@
+"""Fenced commit: every transaction that writes a job's effects ends with the fence.
+
+Effects, checkpoint and fence are one commit, and so are effects, result and completion. When the
+COMMIT's answer is lost, nothing is repeated or assumed: settle_doubt() asks the database.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from shared.database import driver_connection, is_unreachable, set_limits, sqlstate_of, transaction
+from shared.errors import Conflict, LeaseLost, PermanentError
+from shared.exact_json import dump_exact
+from shared.logs import log
+from shared.settings import LeaseTiming
+from worker.lease import HeldLease, Progress, hold_fence, settle_doubt
+from worker.outcome import complete_job
+
+# Deadlock, serialization failure, lock timeout: the commit lost a fight, the job did nothing wrong.
+CONFLICTS = frozenset({"40P01", "40001", "55P03"})
+DOUBT_ROUND_SECONDS = 0.5
+
+
+@dataclass(slots=True, kw_only=True)
+class FencedTransaction:
+    """An open transaction of a job. Write effects through `connection`.
+
+    `checkpoint` (a JSON object ≤ 64 KiB) is what the next attempt starts from; `result` (JSON
+    ≤ 1 MiB) is for completion() only.
+    """
+
+    connection: AsyncConnection
+    checkpoint: dict[str, Any] | None = None
+    result: Any = None
+    _progress: Progress | None = field(default=None, init=False)
+
+    def progress(
+        self, done: int, total: int | None = None, *, unit: str = "", message: str = ""
+    ) -> None:
+        """Report progress that becomes visible with this commit."""
+        self._progress = Progress(done=done, total=total, unit=unit, message=message)
+
+
+@asynccontextmanager
+async def fenced_transaction(
+    engine: AsyncEngine, held: HeldLease, timing: LeaseTiming, *, completes: bool
+) -> AsyncIterator[FencedTransaction]:
+    """Commit the body only while the lease is ours; else roll back and raise LeaseLost."""
+    held.require()
+    if held.in_transaction or held.completed:
+        raise RuntimeError("one open fenced transaction per lease, and none after completion")
+    held.in_transaction, cancel = True, held.on_stop
+    try:
+        async with _connected(engine) as conn:
+            await set_limits(
+                conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
+            )
+            tx = FencedTransaction(connection=conn)
+            _abort_with(held, await driver_connection(conn))
+            yield tx
+            held.require()
+            held.committing = True
+            await _fence(conn, held, tx, completes=completes)
+            await _commit(conn, engine, held, timing, completes=completes)
+    except DBAPIError as error:
+        if sqlstate_of(error) in CONFLICTS:
+            raise Conflict(f"locks could not be had: {error.orig}") from error
+        if held.stopped is not None:
+            raise LeaseLost(held.lease, held.reason) from error
+        raise
+    finally:
+        held.in_transaction = held.committing = False
+        held.on_stop = cancel
+
+
+@asynccontextmanager
+async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A connection in a transaction; rolled back, or cut off, on any way out but commit."""
+    conn = await engine.connect()
+    try:
+        yield conn
+    except Exception:
+        with suppress(DBAPIError, OSError):
+            await conn.rollback()
+        raise
+    except BaseException:
+        # A cancel can hit the next statement of a connection that is used again: cut it off.
+        await _terminate(conn)
+        raise
+    finally:
+        with suppress(DBAPIError, OSError):
+            await conn.close()
+
+
+async def _terminate(conn: AsyncConnection) -> None:
+    with suppress(DBAPIError, OSError, AssertionError):
+        raw = await conn.get_raw_connection()
+        if raw.driver_connection is not None:
+            raw.driver_connection.terminate()
+    with suppress(DBAPIError, OSError):
+        await conn.invalidate()
+
+
+def _abort_with(held: HeldLease, driver: Any) -> None:
+    """Let a stop cut this transaction's connection before it cancels the task.
+
+    A cancelled statement waits for the server to answer; a server that does not answer is one of
+    the reasons to stop.
+    """
+    cancel, loop = held.on_stop, asyncio.get_running_loop()
+
+    def stop() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(driver.terminate)
+        if cancel is not None:
+            cancel()
+
+    held.on_stop = stop
+
+
+async def _fence(
+    conn: AsyncConnection, held: HeldLease, tx: FencedTransaction, *, completes: bool
+) -> None:
+    """Run deferred constraints, then the fence; LeaseLost unless exactly our row was hit."""
+    await driver_connection(conn)  # asserts that the driver is in a transaction
+    await conn.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+    if completes:
+        won = await complete_job(conn, held, _json(tx.result, "result"))
+    else:
+        checkpoint = None if tx.checkpoint is None else _json(tx.checkpoint, "checkpoint")
+        won = await hold_fence(conn, held, checkpoint, tx._progress or held.progress)  # noqa: SLF001
+    if not won:
+        raise LeaseLost(held.lease, "the fence found another owner, state or checkpoint")
+
+
+def _json(value: Any, what: str) -> str | None:
+    if value is None:
+        return None
+    try:
+        return dump_exact(value)
+    except ValueError as error:
+        raise PermanentError(f"{what} {error}", code=f"{what.upper()}_NOT_STORABLE") from error
+
+
+async def _commit(
+    conn: AsyncConnection,
+    engine: AsyncEngine,
+    held: HeldLease,
+    timing: LeaseTiming,
+    *,
+    completes: bool,
+) -> None:
+    """COMMIT; when its answer is lost, find out. Returns only when it is known to be committed."""
+    committing = asyncio.ensure_future(conn.commit())
+    try:
+        await asyncio.shield(committing)
+    except asyncio.CancelledError:
+        # In doubt. The commit may still end well; a stop has cut its connection already.
+        if await _ends(committing, timing.margin) or await _was_committed(engine, held, timing):
+            _mark(held, completes=completes)
+        raise
+    except (DBAPIError, OSError) as error:
+        if not is_unreachable(error):
+            raise
+        log.warning("commit.in_doubt", job_id=str(held.lease.job_id), error=str(error))
+        if not await _was_committed(engine, held, timing):
+            raise
+    _mark(held, completes=completes)
+
+
+def _mark(held: HeldLease, *, completes: bool) -> None:
+    held.checkpoint_no += 1
+    held.completed = completes
+
+
+async def _ends(task: "asyncio.Future[None]", seconds: float) -> bool:
+    """True when the commit answered well within the time; a later failure of it is not missed."""
+    done, _ = await asyncio.wait({task}, timeout=seconds)
+    if not done:
+        task.cancel()
+        return False
+    return task.exception() is None
+
+
+async def _was_committed(engine: AsyncEngine, held: HeldLease, timing: LeaseTiming) -> bool:
+    """Ask the database until it answers or the lease is surely somebody else's business."""
+    until = max(held.deadline, monotonic()) + timing.margin
+    while monotonic() < until:
+        try:
+            async with (
+                asyncio.timeout(timing.heartbeat),
+                transaction(
+                    engine,
+                    lock_timeout=timing.lock_timeout,
+                    idle_timeout=timing.idle_in_transaction,
+                ) as conn,
+            ):
+                found = await settle_doubt(conn, held.lease)
+            return found is not None and (found[0] > held.checkpoint_no)
+        except (DBAPIError, OSError) as error:  # TimeoutError is an OSError
+            log.warning("commit.still_in_doubt", error=str(error))
+            await asyncio.sleep(DOUBT_ROUND_SECONDS)
+    raise LeaseLost(held.lease, "a commit is in doubt and the database does not answer")

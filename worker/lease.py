@@ -1,0 +1,221 @@
+"""Lease: what a claim gave, how it is renewed, and the fence that every commit ends with."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.errors import LeaseLost
+from shared.sqs import Delivery
+from shared.types import ClaimedJob, Lease
+
+StopCause = Literal["expired", "timeout", "taken", "cancelled"]
+# These two mean that the process itself may be stuck; a fence that moved does no harm to it.
+CAUSES_TO_EXIT = frozenset({"expired", "timeout"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a job is. `total` may be unknown; done only grows within a fence."""
+
+    done: int
+    total: int | None = None
+    unit: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class HeldLease:
+    """A lease this process holds: shared by the job's loop and the heartbeat's thread.
+
+    All times are `monotonic()` seconds. `deadline` is when this worker stops on its own: the
+    clock read before the last successful renewal was sent, plus lease, minus margin. Attributes
+    are single values, read and written atomically under the GIL.
+    """
+
+    lease: Lease
+    job: ClaimedJob
+    deadline: float
+    checkpoint_no: int
+    charged_attempts: int
+    delivery: Delivery | None = None
+    received_at: float = 0.0
+    visible_set_at: float = 0.0
+    hard_deadline: float = float("inf")
+    in_transaction: bool = False
+    committing: bool = False
+    completed: bool = False
+    stopped: StopCause | None = None
+    stopped_at: float = 0.0
+    reason: str = ""
+    progress: Progress | None = None
+    children: set[int] = field(default_factory=set)
+    on_stop: Callable[[], None] | None = None
+
+    def stop(self, cause: StopCause, reason: str) -> None:
+        """Stop the job, once: kill its children, then cancel its task on its own loop.
+
+        Safe from any thread. What the job has not committed it will not commit.
+        """
+        if self.stopped is not None:
+            return
+        self.stopped, self.reason, self.stopped_at = cause, reason, monotonic()
+        self.kill_children()
+        if self.on_stop is not None:
+            self.on_stop()
+
+    def kill_children(self) -> None:
+        """SIGKILL the job's child processes, those that still live."""
+        for pid in tuple(self.children):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def require(self) -> None:
+        """Raise LeaseLost once the lease is lost or its local deadline has passed."""
+        if self.stopped is None and monotonic() >= self.deadline:
+            # The heartbeat's thread did not get to run: a C call that held the GIL, a SIGSTOP.
+            self.stop("expired", "the local deadline passed before it could be renewed")
+        if self.stopped is not None:
+            raise LeaseLost(self.lease, self.reason)
+
+
+# Over rows locked in id order, skipping those that a fence or a cancel holds at this moment, so
+# that one frozen COMMIT does not keep the other leases from being renewed. Always in autocommit:
+# a renewal in an open transaction would make every duplicate submit wait.
+RENEW_LEASES = text("""
+    WITH mine AS (
+        SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:fences AS bigint[]),
+                             CAST(:tokens AS uuid[]), CAST(:done AS bigint[]),
+                             CAST(:totals AS bigint[]), CAST(:units AS text[]),
+                             CAST(:messages AS text[]))
+               AS m (id, fence, token, done, total, unit, message)),
+    locked AS MATERIALIZED (
+        SELECT j.id FROM chot.jobs j JOIN mine m ON m.id = j.id
+         WHERE j.fence = m.fence AND j.lease_token = m.token AND j.state = 'running'
+         ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED)
+    UPDATE chot.jobs j
+       SET lease_expires_at = clock_timestamp() + make_interval(secs => :lease),
+           progress_done = CASE WHEN m.done >= coalesce(j.progress_done, 0) THEN m.done
+                                ELSE j.progress_done END,
+           progress_total = coalesce(m.total, j.progress_total),
+           progress_unit = coalesce(m.unit, j.progress_unit),
+           progress_message = CASE WHEN m.done >= coalesce(j.progress_done, 0) THEN m.message
+                                   ELSE j.progress_message END
+      FROM locked l JOIN mine m ON m.id = l.id
+     WHERE j.id = l.id AND j.fence = m.fence AND j.lease_token = m.token AND j.state = 'running'
+    RETURNING j.id""")
+
+
+async def renew_leases(
+    conn: AsyncConnection, held: Sequence[HeldLease], lease_seconds: float
+) -> set[UUID]:
+    """Renew all leases in one statement; answers the job ids that were renewed.
+
+    An id that is missing is not lost by that: its row may just be locked (read_owners tells).
+    An expired lease that nobody took is renewed, too.
+    """
+    progress = [each.progress for each in held]
+    binds: dict[str, Any] = {
+        "ids": [each.lease.job_id for each in held],
+        "fences": [each.lease.fence for each in held],
+        "tokens": [each.lease.token for each in held],
+        "done": [p.done if p else None for p in progress],
+        "totals": [p.total if p else None for p in progress],
+        "units": [p.unit if p else None for p in progress],
+        "messages": [p.message if p else None for p in progress],
+        "lease": lease_seconds,
+    }
+    return set((await conn.execute(RENEW_LEASES, binds)).scalars().all())
+
+
+READ_OWNERS = text("""
+    SELECT id, state, fence, lease_token FROM chot.jobs WHERE id = ANY(:ids)""")
+
+
+async def read_owners(conn: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, Any]:
+    """Who owns these jobs now; a plain read that waits for nobody."""
+    return {row.id: row for row in await conn.execute(READ_OWNERS, {"ids": list(ids)})}
+
+
+# The fence: the last statement before COMMIT. It compares no expiry: whoever holds fence and
+# token is the owner until someone else has claimed.
+HOLD_FENCE = text("""
+    WITH held AS (
+        UPDATE chot.jobs j
+           SET checkpoint_no = j.checkpoint_no + 1,
+               progress_done = CASE WHEN CAST(:done AS bigint) >= coalesce(j.progress_done, 0)
+                                    THEN CAST(:done AS bigint) ELSE j.progress_done END,
+               progress_total = coalesce(CAST(:total AS bigint), j.progress_total),
+               progress_unit = coalesce(CAST(:unit AS text), j.progress_unit),
+               progress_message = coalesce(CAST(:message AS text), j.progress_message)
+         WHERE j.id = :job_id AND j.fence = :fence AND j.lease_token = :token
+           AND j.state = 'running' AND j.checkpoint_no = :checkpoint_no
+        RETURNING j.id, j.fence, j.checkpoint_no),
+    noted AS (
+        UPDATE chot.attempts a SET checkpoint_no = held.checkpoint_no
+          FROM held WHERE a.job_id = held.id AND a.fence = held.fence),
+    kept AS (
+        INSERT INTO chot.job_outputs (job_id, checkpoint)
+        SELECT id, CAST(:checkpoint AS jsonb) FROM held WHERE CAST(:checkpoint AS jsonb) IS NOT NULL
+        ON CONFLICT (job_id) DO UPDATE SET checkpoint = excluded.checkpoint)
+    SELECT checkpoint_no FROM held""")
+
+
+async def hold_fence(
+    conn: AsyncConnection, held: HeldLease, checkpoint: str | None, progress: Progress | None
+) -> bool:
+    """Lock the job as ours for this commit and count the checkpoint; False means: roll back."""
+    binds = {
+        "job_id": held.lease.job_id,
+        "fence": held.lease.fence,
+        "token": held.lease.token,
+        "checkpoint_no": held.checkpoint_no,
+        "checkpoint": checkpoint,
+        "done": progress.done if progress else None,
+        "total": progress.total if progress else None,
+        "unit": progress.unit if progress else None,
+        "message": progress.message if progress else None,
+    }
+    return (await conn.execute(HOLD_FENCE, binds)).one_or_none() is not None
+
+
+LOCK_JOB = text("SELECT 1 FROM chot.jobs WHERE id = :job_id FOR NO KEY UPDATE")
+READ_ATTEMPT = text("""
+    SELECT checkpoint_no, outcome FROM chot.attempts
+     WHERE job_id = :job_id AND fence = :fence AND lease_token = :token""")
+
+
+async def settle_doubt(conn: AsyncConnection, lease: Lease) -> tuple[int, str | None] | None:
+    """After a COMMIT whose answer was lost: checkpoint_no and outcome that our attempt reached.
+
+    Locks the job row first, so that a commit still on its way is waited for; what it wrote is
+    then seen by a new statement. None when no such attempt exists. Needs an open transaction.
+    """
+    binds = {"job_id": lease.job_id, "fence": lease.fence, "token": lease.token}
+    await conn.execute(LOCK_JOB, {"job_id": lease.job_id})
+    row = (await conn.execute(READ_ATTEMPT, binds)).one_or_none()
+    return None if row is None else (row.checkpoint_no, row.outcome)
+
+
+def cancel_on(
+    loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]", stopped: asyncio.Event
+) -> Callable[[], None]:
+    """How another thread cancels a task of `loop`, and wakes the one that waits for its end."""
+
+    def cancel() -> None:
+        task.cancel()
+        stopped.set()
+
+    def from_anywhere() -> None:
+        with suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
+            loop.call_soon_threadsafe(cancel)
+
+    return from_anywhere

@@ -1,0 +1,187 @@
+"""Outcome: how an attempt ends in the database. Every write names fence and token."""
+
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.exact_json import dump_exact
+from shared.jobs.states import CHARGED, exit_statement
+from worker.lease import HeldLease
+
+LONGEST_MESSAGE = 4000
+LONGEST_DETAILS_BYTES = 8000
+# After this many uncharged releases at one and the same checkpoint they are charged.
+FREE_RELEASES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """The handler returned; its result is stored with the completion."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The attempt is charged. `permanent` buries the job at once, else `delay_seconds` decides
+    when it runs again, as long as attempts are left.
+    """
+
+    error: BaseException | str
+    code: str
+    permanent: bool
+    delay_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The job goes back to pending, uncharged, due after `delay_seconds`."""
+
+    reason: str
+    delay_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The job is no longer ours: nothing is written, nothing deleted."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """The handler has completed the job itself, together with its last effects."""
+
+
+Outcome = Succeeded | Failed | Released | Lost | Completed
+
+OURS = """j.id = :job_id AND j.fence = :fence AND j.lease_token = :token
+           AND j.state = 'running'"""
+LEAVES = "lease_token = NULL, lease_expires_at = NULL, worker_id = NULL"
+
+COMPLETE_JOB = exit_statement(
+    f"""
+    UPDATE chot.jobs j
+       SET state = 'succeeded', finished_at = clock_timestamp(), {LEAVES},
+           checkpoint_no = j.checkpoint_no + 1,
+           progress_done = coalesce(CAST(:done AS bigint), j.progress_done),
+           progress_total = coalesce(CAST(:total AS bigint), j.progress_total),
+           progress_unit = coalesce(CAST(:unit AS text), j.progress_unit),
+           progress_message = coalesce(CAST(:message AS text), j.progress_message)
+     WHERE {OURS} AND j.checkpoint_no = :checkpoint_no""",
+    outcome="'succeeded'",
+)
+
+
+async def complete_job(conn: AsyncConnection, held: HeldLease, result: str | None) -> bool:
+    """Running → succeeded under our fence and at the checkpoint we know; False: not ours."""
+    progress = held.progress
+    binds = _ours(held) | {
+        "checkpoint_no": held.checkpoint_no,
+        "result": result,
+        "error": None,
+        "done": progress.done if progress else None,
+        "total": progress.total if progress else None,
+        "unit": progress.unit if progress else None,
+        "message": progress.message if progress else None,
+    }
+    return (await conn.execute(COMPLETE_JOB, binds)).one_or_none() is not None
+
+
+_MAY_RETRY = f"(NOT CAST(:permanent AS boolean) AND {CHARGED} < j.max_attempts)"
+FAIL_JOB = exit_statement(
+    f"""
+    UPDATE chot.jobs j
+       SET state = CASE WHEN {_MAY_RETRY} THEN 'pending' ELSE 'dead' END, {LEAVES},
+           finished_at = CASE WHEN {_MAY_RETRY} THEN NULL ELSE clock_timestamp() END,
+           cleanup_due = NOT {_MAY_RETRY},
+           available_at = clock_timestamp() + make_interval(secs => :delay)
+     WHERE {OURS}""",
+    outcome="'failed'",
+)
+
+
+async def fail_job(conn: AsyncConnection, held: HeldLease, failed: Failed) -> Any:
+    """Running → pending with a wait, or dead; the row that left, None when it was not ours."""
+    binds = _ours(held) | {
+        "permanent": failed.permanent,
+        "delay": failed.delay_seconds,
+        "result": None,
+        "error": error_json(failed.error, failed.code),
+    }
+    return (await conn.execute(FAIL_JOB, binds)).one_or_none()
+
+
+# Free as long as fewer than so many releases stand at this very checkpoint, this claim included.
+_FREE = f"""((SELECT count(*) FROM chot.attempts x
+              WHERE x.job_id = j.id AND x.claimed_checkpoint_no = j.checkpoint_no
+                AND x.outcome = 'released') < {FREE_RELEASES})"""
+_MAY_RETURN = f"({_FREE} OR {CHARGED} < j.max_attempts)"
+RELEASE_JOB = exit_statement(
+    f"""
+    UPDATE chot.jobs j
+       SET state = CASE WHEN {_MAY_RETURN} THEN 'pending' ELSE 'dead' END, {LEAVES},
+           finished_at = CASE WHEN {_MAY_RETURN} THEN NULL ELSE clock_timestamp() END,
+           cleanup_due = NOT {_MAY_RETURN},
+           interruptions = j.interruptions + {_FREE}::integer,
+           available_at = clock_timestamp() + make_interval(secs => :delay)
+     WHERE {OURS}""",
+    outcome="'released'",
+)
+
+
+async def release_job(conn: AsyncConnection, held: HeldLease, released: Released) -> Any:
+    """Running → pending, not charged as a failure; the row that left, None when not ours."""
+    binds = _ours(held) | {
+        "delay": released.delay_seconds,
+        "result": None,
+        "error": dump_exact({"type": "Released", "message": released.reason}),
+    }
+    return (await conn.execute(RELEASE_JOB, binds)).one_or_none()
+
+
+def _ours(held: HeldLease) -> dict[str, Any]:
+    return {
+        "job_id": held.lease.job_id,
+        "fence": held.lease.fence,
+        "token": held.lease.token,
+    }
+
+
+def error_json(error: BaseException | str, code: str) -> str:
+    """An error as an operator will read it: type, message, code, where; cut to its place."""
+    if isinstance(error, str):
+        return dump_exact({"type": code, "code": code, "message": _clean(error)})
+    details = getattr(error, "details", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    shown: dict[str, Any] = {
+        "type": type(error).__name__,
+        "code": getattr(error, "code", None) or code,
+        "message": _clean(_said(error)),
+        "where": [f"{f.filename.rsplit('/', 2)[-1]}:{f.lineno} {f.name}" for f in frames[-4:]],
+    }
+    if isinstance(details, dict):
+        shown["details"] = details
+    try:
+        written = dump_exact(shown)
+    except ValueError:
+        shown.pop("details", None)
+        written = dump_exact(shown)
+    if len(written.encode()) > LONGEST_DETAILS_BYTES + LONGEST_MESSAGE:
+        shown["details"] = {"cut": "the details were too long to keep"}
+        written = dump_exact(shown)
+    return written
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot say itself is still an error
+        return f"{type(error).__name__} (its text could not be made)"
+
+
+def _clean(words: str) -> str:
+    cut = words.replace("\0", "\\0").encode("utf-8", "replace").decode()
+    return cut if len(cut) <= LONGEST_MESSAGE else cut[:LONGEST_MESSAGE] + "…"

@@ -1,0 +1,324 @@
+"""The worker process: receivers, attempts, relay, maintenance and heartbeat, wired together."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from time import monotonic
+
+from sqlalchemy.exc import DBAPIError
+
+from shared.database import open_engine
+from shared.kinds import Kind
+from shared.logs import log
+from shared.outbox import Relay
+from shared.sqs import SqsClient, open_sqs
+from shared.types import JobId
+from worker.alone import free_alone, reserve_alone
+from worker.attempt import Runner, Stuck, run_attempt
+from worker.claim import Claimant, claim_jobs
+from worker.context import Engines
+from worker.deliveries import Deliveries
+from worker.handlers import Handler
+from worker.heartbeat import EXIT_STUCK, Heart, new_worker_id
+from worker.lease import HeldLease
+from worker.maintenance import Maintenance
+from worker.outcome import Failed, Lost, Outcome
+from worker.presence import Presence, QueuePresence, leave
+from worker.receiver import Receiver
+from worker.settings import PoolBudget, WorkerSettings, pool_size_of, slots_of
+from worker.startup import InForce, code_version, wait_for_database, wait_for_queues
+
+FIRST_BEAT_SECONDS = 30.0
+HURRY_SECONDS = 1.0
+
+
+class Worker:
+    """One worker process. `run()` returns the exit code: 0 drained, 70 a slot was stuck."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        kinds: Mapping[str, Kind],
+        handlers: Mapping[str, Handler],
+    ) -> None:
+        self._settings = settings
+        self._timing = settings.timing
+        self._kinds = {name: kinds[name] for name in handlers}
+        self._all_kinds = kinds
+        self._handlers = handlers
+        self._slots = slots_of(settings, {kind.queue for kind in self._kinds.values()})
+        self._worker_id = new_worker_id(socket.gethostname(), os.getpid())
+        self._draining = asyncio.Event()
+        self._releasing = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._finished = asyncio.Event()
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._receivers: list[Receiver] = []
+        self._alone: JobId | None = None
+        self._idle = asyncio.Event()
+        self._exit_code = 0
+
+    async def run(self) -> int:
+        """Work until SIGTERM (or SIGINT), then drain. A second signal releases at once."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
+        async with AsyncExitStack() as stack:
+            engines = self._open_engines(stack)
+            started = asyncio.ensure_future(self._start(stack, engines))
+            stopping = asyncio.ensure_future(self._draining.wait())
+            await asyncio.wait({started, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not started.done():  # stopped while it waited for the database or for SQS
+                started.cancel()
+                await asyncio.wait({started})
+                return 0
+            stopping.cancel()
+            await self._work(*started.result())
+        return self._exit_code
+
+    def _on_signal(self) -> None:
+        if self._draining.is_set():
+            self._hurry.set()
+        else:
+            log.info("worker.drains", seconds=self._settings.drain_seconds)
+            self._draining.set()
+
+    def _open_engines(self, stack: AsyncExitStack) -> Engines:
+        budget = PoolBudget(slots=sum(self._slots.values()), receivers=len(self._slots))
+        size = pool_size_of(self._settings, budget)
+        url = self._settings.database_url.get_secret_value()
+        read_url = self._settings.read_database_url
+        app = open_engine(url, pool_size=size, application_name="chot worker")
+        stack.push_async_callback(app.dispose)
+        read = open_engine(
+            url if read_url is None else read_url.get_secret_value(),
+            pool_size=budget.slots,
+            application_name="chot worker read",
+        )
+        stack.push_async_callback(read.dispose)
+        auto = app.execution_options(isolation_level="AUTOCOMMIT")
+        return Engines(app=app, auto=auto, read=read)
+
+    async def _start(
+        self, stack: AsyncExitStack, engines: Engines
+    ) -> tuple[Runner, InForce, SqsClient, SqsClient]:
+        in_force = await wait_for_database(engines.app, self._settings, self._all_kinds)
+        prefix, poll = self._settings.queue_prefix, self._settings.poll_seconds
+        queues = list(self._slots)
+        # Several tries where nobody waits, few where a lease does.
+        polling = await stack.enter_async_context(
+            open_sqs(prefix, pool=len(queues) + 2, read_timeout=poll + 10, attempts=1)
+        )
+        sending = await stack.enter_async_context(open_sqs(prefix, pool=10))
+        await wait_for_queues(sending, self._settings, self._kinds, queues)
+        presence = Presence(
+            worker_id=self._worker_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            code_version=code_version(),
+            kinds={kind.name: kind.version for kind in self._kinds.values()},
+            queues={q: QueuePresence(n, n, free_since=monotonic()) for q, n in self._slots.items()},
+        )
+        self._presence = presence
+        grace = self._settings.kill_grace_seconds
+        heart = Heart(
+            database_url=self._settings.database_url.get_secret_value(),
+            queue_prefix=prefix,
+            timing=self._timing,
+            presence=presence,
+            visibility_cap_seconds=self._settings.visibility_cap_seconds,
+            exit_grace_seconds=2 * grace + 2 * self._timing.heartbeat + self._timing.margin,
+        )
+        runner = Runner(
+            engines=engines,
+            timing=self._timing,
+            kinds=self._kinds,
+            handlers=self._handlers,
+            heart=heart,
+            draining=self._draining,
+            releasing=self._releasing,
+            kill_grace_seconds=grace,
+        )
+        heart.start(asyncio.get_running_loop())
+        while not await heart.first_beat(FIRST_BEAT_SECONDS):
+            log.warning("startup.waits", what="heartbeat", why="has not reached the database yet")
+        return runner, in_force, polling, sending
+
+    async def _work(
+        self, runner: Runner, in_force: InForce, polling: SqsClient, sending: SqsClient
+    ) -> None:
+        self._runner = runner
+        self._deliveries = Deliveries(sending)
+        self._relay = Relay(
+            runner.engines.auto, sending, poll_seconds=self._settings.relay_poll_seconds
+        )
+        self._claimant = Claimant(
+            worker_id=self._worker_id,
+            code_version=code_version(),
+            kinds=self._kinds,
+            timing=self._timing,
+        )
+        self._maintenance = Maintenance(
+            runner,
+            sending,
+            queues=list(self._slots),
+            reaper_seconds=self._settings.reaper_seconds,
+            reconciler_seconds=self._settings.reconciler_seconds,
+            wake_relay=self._relay.wake,
+        )
+        self._receivers = [
+            Receiver(
+                queue=queue,
+                presence=presence,
+                engine=runner.engines.auto,
+                sqs=polling,
+                deliveries=self._deliveries,
+                claimant=self._claimant,
+                deployment_id=in_force.deployment_id,
+                poll_seconds=self._settings.poll_seconds,
+                start=self._start_attempt,
+                run_alone=self._reserve_alone,
+            )
+            for queue, presence in self._presence.queues.items()
+        ]
+        log.info(
+            "worker.started",
+            worker_id=self._worker_id,
+            queues=self._slots,
+            kinds=sorted(self._kinds),
+            lease_seconds=self._timing.lease,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._relay.run(self._finished), name="relay")
+            tasks.create_task(self._deliveries.run(self._finished), name="deliveries")
+            tasks.create_task(self._maintenance.run(self._draining), name="maintenance")
+            receiving = [
+                tasks.create_task(each.run(self._draining), name=f"receiver {each.queue}")
+                for each in self._receivers
+            ]
+            await self._draining.wait()
+            self._presence.state = "draining"
+            await self._drain(receiving)
+            self._finished.set()
+        await self._farewell()
+
+    async def _drain(self, receiving: list["asyncio.Task[None]"]) -> None:
+        """Let jobs end or reach a checkpoint; hand the rest back uncharged, in time."""
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        deadline = monotonic() + self._settings.drain_seconds - self._timing.margin
+        reserve = min(self._settings.kill_grace_seconds + HURRY_SECONDS, self._timing.lease / 2)
+        while (busy := {*self._attempts, *(t for t in receiving if not t.done())}) and (
+            monotonic() < deadline - reserve
+        ):
+            await asyncio.wait(
+                {*busy, hurry},
+                timeout=deadline - reserve - monotonic(),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if hurry.done():
+                for task in receiving:
+                    task.cancel()
+                break
+        hurry.cancel()
+        self._releasing.set()
+        if self._attempts:
+            await asyncio.wait(
+                set(self._attempts), timeout=max(HURRY_SECONDS, deadline - monotonic())
+            )
+        for task in receiving:
+            task.cancel()
+
+    async def _farewell(self) -> None:
+        """Publish what the drain has staged, leave the table of workers, stop the heart."""
+        try:
+            async with asyncio.timeout(self._timing.margin + HURRY_SECONDS):
+                await self._relay.flush()
+                async with self._runner.engines.auto.connect() as conn:
+                    await self._runner.heart.stop()
+                    await leave(conn, self._worker_id)
+        except Exception as error:  # noqa: BLE001 - it is leaving anyway
+            log.warning("worker.left_untidy", error=str(error) or type(error).__name__)
+        log.info("worker.ended", exit_code=self._exit_code)
+
+    def _start_attempt(self, receiver: Receiver, held: HeldLease) -> None:
+        task = asyncio.create_task(self._attempt(receiver, held))
+        self._attempts.add(task)
+        task.add_done_callback(self._attempts.discard)
+
+    async def _attempt(self, receiver: Receiver, held: HeldLease) -> None:
+        """One slot's work: the attempt, then its message; the slot is freed if it can be."""
+        try:
+            outcome = await run_attempt(self._runner, held)
+            self._after(held, outcome)
+        except Stuck as stuck:
+            # Its slot is gone. End in order, so that the neighbours lose nothing.
+            log.error("slot.stuck", reason=str(stuck))
+            self._exit_code = EXIT_STUCK
+            self._draining.set()
+            return
+        except Exception:  # noqa: BLE001 - our bug ends one attempt; its lease runs out
+            log.exception("attempt.broken", job_id=str(held.lease.job_id))
+        receiver.slot_freed()
+        if not any(each.presence.slots != each.presence.free_slots for each in self._receivers):
+            self._idle.set()
+
+    def _after(self, held: HeldLease, outcome: Outcome) -> None:
+        if isinstance(outcome, Lost):
+            return  # no longer ours: write nothing, delete nothing
+        self._relay.wake()
+        if isinstance(outcome, Failed):
+            self._maintenance.cleanup_due()
+        if held.delivery is not None:
+            self._deliveries.delete(held.delivery)
+
+    async def _reserve_alone(self, receiver: Receiver, job_id: JobId) -> bool:
+        """Reserve the queue for a job that runs alone, and stop receiving; False: not now."""
+        if self._alone is not None or self._draining.is_set():
+            return False
+        async with self._runner.engines.auto.connect() as conn:
+            lease = self._timing.lease
+            if not await reserve_alone(conn, receiver.queue, self._worker_id, lease):
+                return False
+        self._alone = job_id
+        self._presence.state = "alone"
+        for each in self._receivers:
+            each.hold_back(on=True)
+        task = asyncio.create_task(self._run_alone(receiver, job_id), name=f"alone {job_id}")
+        self._attempts.add(task)
+        task.add_done_callback(self._attempts.discard)
+        return True
+
+    async def _run_alone(self, receiver: Receiver, job_id: JobId) -> None:
+        log.warning("worker.alone", job_id=str(job_id), queue=receiver.queue)
+        try:
+            await self._neighbours_gone()
+            if self._draining.is_set():
+                return
+            claimed = await claim_jobs(self._runner.engines.auto, self._claimant, [job_id])
+            if claimed:
+                receiver.slot_taken()
+                await self._attempt(receiver, claimed[0])
+        except DBAPIError as error:
+            log.warning("alone.failed", job_id=str(job_id), error=str(error))
+        finally:
+            await self._leave_alone(receiver)
+
+    async def _neighbours_gone(self) -> None:
+        while len(self._attempts) > 1 and not self._draining.is_set():
+            others = {task for task in self._attempts if task is not asyncio.current_task()}
+            stop = asyncio.ensure_future(self._draining.wait())
+            await asyncio.wait({*others, stop}, return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+
+    async def _leave_alone(self, receiver: Receiver) -> None:
+        try:
+            async with self._runner.engines.auto.connect() as conn:
+                await free_alone(conn, receiver.queue, self._worker_id)
+        except DBAPIError as error:  # it expires by itself
+            log.warning("alone.not_freed", error=str(error))
+        self._alone = None
+        self._presence.state = "draining" if self._draining.is_set() else "working"
+        for each in self._receivers:
+            each.hold_back(on=False)

@@ -1,0 +1,116 @@
+"""Settings of the worker, and what it refuses to start with."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from shared.errors import ConfigRefused
+from shared.settings import SharedSettings
+from shared.sqs import VISIBILITY_CAP_SECONDS, QueueFacts
+
+# Beside the slots: one receiver's claim, the relay's parallel batches, the maintenance loops.
+RELAY_CONNECTIONS = 4
+MAINTENANCE_CONNECTIONS = 2
+FARGATE_LONGEST_STOP_SECONDS = 120
+
+
+class WorkerSettings(SharedSettings):
+    """What the worker reads beside the shared settings."""
+
+    handler_modules: str = Field("", description="modules with HANDLERS, comma separated")
+    concurrency: int = Field(4, ge=1, le=500, description="slots of each queue")
+    queues: str = Field("", description="'costing:2,default:8'; empty = every queue of its kinds")
+    pool_size: int | None = Field(None, ge=1, description="app connections; unset = what it needs")
+    reaper_seconds: float = Field(5.0, gt=0, le=600)
+    reconciler_seconds: float = Field(60.0, gt=0, le=900)
+    drain_seconds: float = Field(90.0, gt=0)
+    stop_timeout_seconds: float = Field(120.0, gt=0, description="SIGTERM to SIGKILL, as deployed")
+    poll_seconds: int = Field(20, ge=1, le=20, description="SQS long poll")
+    kill_grace_seconds: float = Field(5.0, gt=0, description="from a cancel to giving a task up")
+    visibility_cap_seconds: float = Field(VISIBILITY_CAP_SECONDS, gt=0, le=VISIBILITY_CAP_SECONDS)
+    alert_hook: str = Field("", description="module:function called on every alert")
+    migrate_database_url: SecretStr | None = Field(None, exclude=True)
+
+    @model_validator(mode="after")
+    def _drains_in_time(self) -> Self:
+        self.timing.refuse_unsafe()
+        margin = self.timing.margin
+        if self.drain_seconds + margin > self.stop_timeout_seconds:
+            raise ConfigRefused(
+                f"CHOT_DRAIN_SECONDS={self.drain_seconds:g} and "
+                f"CHOT_STOP_TIMEOUT_SECONDS={self.stop_timeout_seconds:g} disagree: "
+                f"drain + margin ({margin:g}) must be ≤ stop timeout, or SIGKILL ends the drain"
+            )
+        if self.stop_timeout_seconds > FARGATE_LONGEST_STOP_SECONDS:
+            raise ConfigRefused(
+                f"CHOT_STOP_TIMEOUT_SECONDS={self.stop_timeout_seconds:g}: ECS on Fargate waits "
+                f"{FARGATE_LONGEST_STOP_SECONDS} s at most"
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolBudget:
+    """App connections of this process: slots, claims, relay, maintenance."""
+
+    slots: int
+    receivers: int
+
+    @property
+    def needed(self) -> int:
+        """Connections that may be wanted at the same moment."""
+        return self.slots + self.receivers + RELAY_CONNECTIONS + MAINTENANCE_CONNECTIONS
+
+
+def pool_size_of(settings: WorkerSettings, budget: PoolBudget) -> int:
+    """The pool's size; ConfigRefused when the one that is set cannot serve the slots."""
+    if settings.pool_size is not None and settings.pool_size < budget.needed:
+        raise ConfigRefused(
+            f"CHOT_POOL_SIZE={settings.pool_size} and CHOT_CONCURRENCY={settings.concurrency} "
+            f"disagree: {budget.slots} slots + {budget.receivers} receivers + relay "
+            f"{RELAY_CONNECTIONS} + maintenance {MAINTENANCE_CONNECTIONS} = {budget.needed} "
+            "connections must be ≤ pool size (the heartbeat has its own)"
+        )
+    return settings.pool_size or budget.needed
+
+
+def slots_of(settings: WorkerSettings, queues: set[str]) -> dict[str, int]:
+    """Slots of each queue this worker takes; `queues` are those its handlers serve."""
+    if not settings.queues.strip():
+        return dict.fromkeys(sorted(queues), settings.concurrency)
+    chosen: dict[str, int] = {}
+    for part in settings.queues.split(","):
+        name, _, count = (piece.strip() for piece in part.partition(":"))
+        if name not in queues:
+            raise ConfigRefused(
+                f"CHOT_QUEUES={settings.queues!r} names queue {name!r}; this worker's handlers "
+                f"serve {', '.join(sorted(queues))}"
+            )
+        if count and not (count.isdecimal() and 1 <= int(count) <= 500):
+            raise ConfigRefused(f"CHOT_QUEUES={settings.queues!r}: {count!r} is no 1 to 500 slots")
+        chosen[name] = int(count) if count else settings.concurrency
+    return chosen
+
+
+def refuse_queue(settings: WorkerSettings, queue: str, facts: QueueFacts, attempts: int) -> None:
+    """Raise ConfigRefused for a real queue on which jobs would be lost to SQS's own rules."""
+    name = f"{settings.queue_prefix}-{queue}"
+    if facts.max_receive_count is not None and facts.max_receive_count < 10 * attempts:
+        raise ConfigRefused(
+            f"queue {name}: maxReceiveCount={facts.max_receive_count} and max_attempts={attempts} "
+            "disagree: maxReceiveCount must be ≥ 10 × max_attempts, since SQS counts receives, "
+            "not attempts"
+        )
+    dead = facts.dead_letter_retention_seconds
+    if dead is not None and dead <= facts.retention_seconds:
+        raise ConfigRefused(
+            f"queue {name}: retention {facts.retention_seconds} s and its dead-letter queue's "
+            f"{dead} s disagree: the dead-letter queue must keep longer, it keeps the first "
+            "enqueue time"
+        )
+    if facts.visibility_seconds < settings.timing.lease:
+        raise ConfigRefused(
+            f"queue {name}: VisibilityTimeout={facts.visibility_seconds} and "
+            f"CHOT_LEASE_SECONDS={settings.timing.lease:g} disagree: visibility must be ≥ lease"
+        )

@@ -1,0 +1,103 @@
+"""Settle: what becomes of a delivery whose job could not be claimed. Cheap, and never a loss."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.jobs.states import CLAIMABLE, LOST_LEASES, RUNS_ALONE_AFTER
+from shared.sqs import Delivery
+from shared.types import JobId
+from worker.claim import Claimant
+
+MISSES = 3
+FIRST_PUT_OFF_SECONDS = 30
+UNKNOWN_JOB_SECONDS = 5
+UNKNOWN_JOB_RECEIVES = 4
+LONGEST_PUT_OFF_SECONDS = 900
+
+READ_MISSED = text(f"""
+    SELECT j.id, j.state, j.queue, j.kind, j.payload_version,
+           extract(epoch FROM j.lease_expires_at - clock_timestamp())::double precision
+               AS lease_left,
+           {CLAIMABLE} AS claimable, {LOST_LEASES} >= {RUNS_ALONE_AFTER} AS alone
+      FROM chot.jobs j WHERE j.id = ANY(:ids)""")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Nothing depends on this message any more."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutOff:
+    """Hide the message for so long; it comes back by itself."""
+
+    seconds: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAgain:
+    """The job looked claimable: its row was locked for a moment. Claim it alone, and wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAlone:
+    """The job may only run with no neighbours."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bury:
+    """Keep the message as a dead one."""
+
+    reason: str
+
+
+Settlement = Delete | PutOff | ClaimAgain | RunAlone | Bury
+
+
+async def read_missed(conn: AsyncConnection, ids: list[JobId]) -> Mapping[JobId, Any]:
+    """The missed jobs as they are now."""
+    return {row.id: row for row in await conn.execute(READ_MISSED, {"ids": ids})}
+
+
+def settle(delivery: Delivery, row: Any | None, claimant: Claimant) -> Settlement:
+    """Decide by the job's state, never by SQS; see design, Outbox and relay: a claim miss."""
+    if row is None:
+        if delivery.receive_count < UNKNOWN_JOB_RECEIVES:
+            # Its transaction may just not be visible yet, on a replica that became the writer.
+            return PutOff(seconds=UNKNOWN_JOB_SECONDS, why="unknown job")
+        return Bury(reason="no job has this id")
+    if row.state in {"succeeded", "cancelled", "dead"}:
+        return Delete(why=f"the job is {row.state}")
+    if row.state == "running" and row.lease_left > 0:
+        return _later(delivery, row.lease_left, "the job runs under a live lease")
+    kind = claimant.kinds.get(row.kind)
+    if kind is None or row.payload_version > kind.version:
+        return _later(delivery, 0, "this worker does not know the kind or version")
+    if row.state == "pending" and not row.claimable:
+        return Delete(why="not due or blocked: staged again when that ends")
+    if row.alone:
+        return RunAlone(queue=row.queue)
+    return ClaimAgain()
+
+
+def _later(delivery: Delivery, at_least: float, why: str) -> Delete | PutOff:
+    """Put off for longer each time; at the third miss the reconciler is trusted instead."""
+    if delivery.receive_count >= MISSES:
+        return Delete(why=why)
+    return PutOff(seconds=put_off_seconds(delivery.receive_count, at_least), why=why)
+
+
+def put_off_seconds(receives: int, at_least: float = 0.0) -> int:
+    """max(what is left, 30 s × 2^receives) with jitter of a tenth, in whole seconds."""
+    wait = max(at_least, FIRST_PUT_OFF_SECONDS * 2.0 ** min(receives, 6))
+    return round(min(LONGEST_PUT_OFF_SECONDS, wait) * random.uniform(1.0, 1.1))
