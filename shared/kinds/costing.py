@@ -1,4 +1,4 @@
-"""Kind `costing.run`: what one period's stock movements cost, for a company or one of its brands."""
+"""Kind `costing.run`: what one period's stock movements cost, for a company or a brand of it."""
 
 from datetime import timedelta
 from typing import Annotated, Literal
