@@ -16,7 +16,7 @@ from dev.processes import Child, Command, StartFailed, free_port, poll_until, st
 
 SUPERUSER = "postgres"
 START_SECONDS = 60.0
-LEFTOVER_SECONDS = 10.0
+LEFTOVER_SECONDS = 5.0
 READY_LINE = 7  # of postmaster.pid
 
 COMMON_SETTINGS = {

@@ -1,5 +1,6 @@
 """Child processes that end with us, and waiting for them by deadline instead of by sleeping."""
 
+import http.client
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ POLL_SECONDS = 0.02
 LOG_TAIL_BYTES = 4_000
 
 
-class StartFailed(RuntimeError):  # noqa: N818 - reads as what happened, like LeaseLost
+class StartFailed(RuntimeError):
     """A child ended before it was ready, or was not ready in time; the text has its last words."""
 
 
@@ -140,6 +141,18 @@ def poll_until(ready: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(POLL_SECONDS)
     return True
+
+
+def answers(port: int, path: str) -> bool:
+    """Whether a GET of that path on 127.0.0.1 is answered with 200."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2.0)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def free_port() -> int:

@@ -4,7 +4,7 @@ The queues belong to the deployment, not to api or worker: on AWS infrastructure
 with the same attributes as `ensure_queues` does here.
 """
 
-import http.client
+import argparse
 import json
 import os
 import sys
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import boto3
 
-from dev.processes import Child, Command, free_port, start, wait_until
+from dev.processes import Child, Command, answers, free_port, start, wait_until
 
 Emulator = Literal["ministack", "moto"]
 QUEUES = ("costing", "posting", "migration", "default")
@@ -55,7 +55,7 @@ class QueueAttributes:
     visibility: int = 60
     retention: int = 4 * DAY_SECONDS
     dead_retention: int = 14 * DAY_SECONDS
-    max_receives: int = 100
+    max_receives: int = 1_000
 
 
 def aws_environment(endpoint: str) -> dict[str, str]:
@@ -73,7 +73,7 @@ def start_sqs(log: Path, *, emulator: Emulator = "ministack", port: int | None =
     env = {**os.environ, **extra}
     child = start(Command(name=emulator, argv=argv, env=env, log=log))
     wait_until(
-        lambda: _answers(chosen, HEALTH_PATHS[emulator]),
+        lambda: answers(chosen, HEALTH_PATHS[emulator]),
         child,
         deadline_seconds=START_SECONDS,
         what="answering",
@@ -98,17 +98,6 @@ def _ministack(port: int) -> tuple[list[str], dict[str, str]]:
 
 def _moto(port: int) -> tuple[list[str], dict[str, str]]:
     return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], {}
-
-
-def _answers(port: int, path: str) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2.0)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status == http.client.OK
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 def queue_name(prefix: str, queue: str) -> str:
@@ -162,3 +151,17 @@ def _ensure_queue(sqs: Any, name: str, wanted: QueueAttributes) -> str:
         },
     )["QueueUrl"]
     return url
+
+
+def main() -> None:
+    """`python -m dev.sqs --endpoint URL --prefix NAME`: create the queues of a deployment."""
+    parser = argparse.ArgumentParser(prog="dev.sqs", description=main.__doc__)
+    parser.add_argument("--endpoint", required=True)
+    parser.add_argument("--prefix", default="chot")
+    asked = parser.parse_args()
+    for queue, url in ensure_queues(asked.endpoint, asked.prefix).items():
+        print(f"{queue}: {url}")
+
+
+if __name__ == "__main__":
+    main()

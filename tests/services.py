@@ -31,7 +31,7 @@ ADMIN_SECONDS = 30.0
 T = TypeVar("T")
 
 
-class MigrationFailed(RuntimeError):  # noqa: N818 - reads as what happened
+class MigrationFailed(RuntimeError):
     """The template could not be brought to the newest schema; the text is the migration's."""
 
 
@@ -201,7 +201,7 @@ def start_private_postgres(data: Path) -> PostgresServer:
 def migrate(superuser_url: str) -> None:
     """Bring a database to the newest schema; MigrationFailed carries what went wrong."""
     env = {**os.environ, "CHOT_MIGRATE_DATABASE_URL": superuser_url}
-    command = [sys.executable, "-m", "alembic", "upgrade", "head"]
+    command = [sys.executable, "-m", "shared.cli", "migrate"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise MigrationFailed(f"migration failed:\n{done.stdout}{done.stderr}")
