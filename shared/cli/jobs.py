@@ -95,7 +95,7 @@ def list_(*, limit: int, as_json: bool, retry_for: float, **filters: str | None)
     with Api(retry_for) as api:
         jobs, more = _pages(api, filters, limit)
     if as_json:
-        print_json({"items": jobs, "more": more})
+        print_json({"jobs": jobs, "more": more})
         return
     show.console().print(_jobs_table(jobs) if jobs else "no jobs")
     if more:
@@ -111,7 +111,7 @@ def _pages(
     while True:
         wanted = min(limit - len(jobs), PAGE_MAX)
         page = api.get("/v1/jobs", {**filters, "limit": wanted, "cursor": cursor}).body
-        jobs += page["items"]
+        jobs += page["jobs"]
         cursor = page.get("next_cursor")
         if cursor is None or len(jobs) >= limit:
             return jobs, cursor is not None

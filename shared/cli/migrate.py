@@ -72,7 +72,8 @@ def migrate(context: click.Context, /, *, target: str, only_check: bool, as_json
     if as_json:
         print_json({"before": before, "after": after, "kinds": kinds})
     else:
-        click.echo(f"schema {before or 'empty'} → {after or 'empty'}; kinds: {', '.join(kinds)}")
+        mirrored = f"; kinds: {', '.join(kinds)}" if kinds else ""
+        click.echo(f"schema {before or 'empty'} → {after or 'empty'}{mirrored}")
 
 
 def _config() -> Config:

@@ -16,9 +16,11 @@ WHAT_NEXT = {
 def sentence_of(status: int, problem: dict[str, Any]) -> str:
     """Say what was refused and why, a line a field, and what to do next where that is known."""
     title = str(problem.get("title") or f"HTTP {status}")
+    fields = [_field_line(item) for item in _field_errors(problem)]
     detail = problem.get("detail")
-    lines = [f"{title}: {detail}" if detail and detail != title else title]
-    lines += [_field_line(item) for item in _field_errors(problem)]
+    if detail and not fields:  # with fields it would say the first one twice
+        title = f"{title}: {detail}"
+    lines = [title, *fields]
     advice = problem.get("action") or WHAT_NEXT.get(status)
     if advice:
         lines.append(str(advice))
@@ -34,6 +36,6 @@ def _field_errors(problem: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _field_line(item: dict[str, Any]) -> str:
     field = item.get("field") or item.get("pointer") or "body"
-    shown = f" = {item['value']!r}" if "value" in item else ""
+    shown = "" if item.get("value") is None else f" = {item['value']!r}"
     rule = item.get("rule") or item.get("message") or item.get("detail") or ""
     return f"{field}{shown}: {rule}".rstrip(": ")

@@ -10,6 +10,7 @@ from shared.cli.exits import Exit, Failure
 from shared.cli.http import Answer, Api
 from shared.cli.options import calls_api, print_json
 from shared.cli.payload import payload_text
+from shared.cli.progress import screen
 from shared.cli.wait import follow, report
 
 DUPLICATES = {
@@ -64,7 +65,8 @@ def submit(
             return
         if not as_json:
             click.echo(_sentence(answer), err=True)
-        job = follow(api, answer.body["id"], timeout=timeout, quiet=as_json)
+        with screen(quiet=as_json) as shown:
+            job = follow(api, answer.body["id"], shown, timeout=timeout)
     context.exit(report(job, as_json=as_json))
 
 

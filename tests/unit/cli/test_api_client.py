@@ -60,12 +60,18 @@ def test_a_refusal_is_final_and_has_its_exit_code(peer: Peer, status: int, code:
 def test_a_refusal_names_field_value_and_rule(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    errors = [{"field": "payload.period", "value": "2026-13", "rule": "a month, YYYY-MM"}]
-    peer.say(422, {"title": "Payload refused", "detail": "1 field is wrong", "errors": errors})
+    errors = [
+        {"field": "payload.period", "value": "2026-13", "rule": "a month, YYYY-MM"},
+        {"field": "company", "value": None, "rule": "is required"},
+    ]
+    peer.say(422, {"title": "The request breaks a rule", "errors": errors})
     assert run(SUBMIT) == 4
     said = capsys.readouterr().err
-    assert "Payload refused: 1 field is wrong" in said
-    assert "payload.period = '2026-13': a month, YYYY-MM" in said
+    assert said.splitlines() == [
+        "chot: The request breaks a rule",
+        "  payload.period = '2026-13': a month, YYYY-MM",
+        "  company: is required",
+    ]
 
 
 def test_json_is_one_document_also_when_refused(
@@ -97,11 +103,11 @@ def test_an_id_stays_one_segment_of_the_path(peer: Peer) -> None:
 def test_list_follows_the_cursor_until_its_limit(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    peer.say(200, {"items": [job()] * 100, "next_cursor": "c1"})
-    peer.say(200, {"items": [job()] * 20, "next_cursor": "c2"})
+    peer.say(200, {"jobs": [job()] * 100, "next_cursor": "c1"})
+    peer.say(200, {"jobs": [job()] * 20, "next_cursor": "c2"})
     assert run(["list", "--state", "running", "--limit", "120", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (len(told["items"]), told["more"]) == (120, True)
+    assert (len(told["jobs"]), told["more"]) == (120, True)
     assert [asked.path for asked in peer.asked] == [
         "/v1/jobs?state=running&limit=100",
         "/v1/jobs?state=running&limit=20&cursor=c1",

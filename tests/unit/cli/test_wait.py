@@ -3,7 +3,7 @@ import json
 import pytest
 
 from shared.cli import run
-from shared.cli.wait import Pace
+from shared.cli.progress import Pace
 from tests.unit.cli.conftest import Peer, job
 
 
