@@ -7,12 +7,16 @@ from typing import Any
 import asyncpg
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from shared.exact_json import load_exact
+
 # What asyncpg, SQLAlchemy's pool and the socket raise when the server cannot be had right now.
 UNREACHABLE_SQLSTATES = ("08", "57P", "53", "25006")
+# While connecting the driver's own errors come through unwrapped.
+DATABASE_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 
 def driver_url(url: str) -> str:
@@ -40,6 +44,7 @@ def open_engine(
     """
     options: dict[str, Any] = {
         "isolation_level": "READ COMMITTED",
+        "json_deserializer": load_exact,
         "hide_parameters": True,  # payloads and secrets are no matter for logs
         "connect_args": {
             "timeout": connect_timeout,

@@ -17,8 +17,7 @@ from worker.settings import WorkerSettings
 def main() -> int:
     """Run a worker; the exit code is 0 after a drain, 70 for a stuck slot, 78 for the settings."""
     if not __debug__:
-        sys.stderr.write("chot worker: refuses to run under -O: its assertions are part of it
-")
+        sys.stderr.write("chot worker: refuses to run under -O: its assertions are part of it\n")
         return EX_CONFIG
     try:
         settings = load(WorkerSettings)
@@ -29,8 +28,7 @@ def main() -> int:
         handlers = load_handlers(settings.handler_modules, kinds)
         return asyncio.run(_run(settings, kinds, handlers))
     except ConfigRefused as error:
-        sys.stderr.write(f"chot worker: {error}
-")
+        sys.stderr.write(f"chot worker: {error}\n")
         return EX_CONFIG
 
 

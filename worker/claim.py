@@ -171,7 +171,8 @@ def _held(row: Any, sent_at: float, timing: LeaseTiming) -> HeldLease:
 # A new statement after the claim has committed: a claim that waited for a zombie's commit would
 # itself still see the side rows as they were before.
 READ_INPUT = text("""
-    SELECT p.payload, o.checkpoint FROM chot.job_payloads p
+    SELECT p.payload::text AS payload, o.checkpoint::text AS checkpoint
+      FROM chot.job_payloads p
       LEFT JOIN chot.job_outputs o ON o.job_id = p.job_id WHERE p.job_id = :job_id""")
 
 

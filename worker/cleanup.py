@@ -7,7 +7,6 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.database import transaction
-from shared.exact_json import load_exact
 from shared.logs import log
 from shared.settings import LeaseTiming
 from shared.types import ClaimedJob, JobId
@@ -59,7 +58,7 @@ async def _context(conn: AsyncConnection, row: Any) -> CleanupContext:
         company=row.company,
         brand=row.brand,
         queue=row.queue,
-        payload=load_exact(left.payload),
+        payload=left.payload,
         payload_version=row.payload_version,
         attempt=row.attempt,
         max_attempts=row.max_attempts,
@@ -67,5 +66,4 @@ async def _context(conn: AsyncConnection, row: Any) -> CleanupContext:
         trace=row.trace,
         created_at=row.created_at,
     )
-    checkpoint = None if left.checkpoint is None else load_exact(left.checkpoint)
-    return CleanupContext(job=job, checkpoint=checkpoint, connection=conn)
+    return CleanupContext(job=job, checkpoint=left.checkpoint, connection=conn)

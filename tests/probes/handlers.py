@@ -1,0 +1,161 @@
+"""Handlers of the probe kinds. Effects go to table `probe.effects`, which the tests make."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+from datetime import date
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from sqlalchemy import text
+
+from shared.errors import PermanentError, RetryableError
+from tests.probes.kinds import Misbehave, Scoped, Write
+from worker.context import CleanupContext, JobContext
+from worker.handlers import Handler
+
+EFFECT = text("""
+    INSERT INTO probe.effects (job_id, number, chunk, fence, attempt, pid)
+    VALUES (:job_id, :number, :chunk, :fence, :attempt, :pid)""")
+STAMP = text("""
+    INSERT INTO probe.stamps (job_id, attempt, what) VALUES (:job_id, :attempt, :what)""")
+
+
+async def write(context: JobContext, payload: Write) -> dict[str, Any]:
+    """Write one effect a chunk, each with its checkpoint, from where the last attempt stopped."""
+    done = (context.checkpoint or {}).get("chunks", 0)
+    if context.job.attempt <= payload.fail_first:
+        raise RetryableError("told to fail")
+    for chunk in range(done, payload.chunks):
+        context.yield_if_asked()
+        if payload.seconds:
+            await asyncio.sleep(payload.seconds)
+        async with context.transaction() as tx:
+            await tx.connection.execute(EFFECT, _effect(context, payload.number, chunk))
+            tx.checkpoint = {"chunks": chunk + 1}
+            tx.progress(chunk + 1, payload.chunks, unit="chunks")
+    return {"chunks": payload.chunks, "resumed_at": done}
+
+
+def _effect(context: JobContext, number: int, chunk: int) -> dict[str, Any]:
+    return {
+        "job_id": context.job.id,
+        "number": number,
+        "chunk": chunk,
+        "fence": context.lease.fence,
+        "attempt": context.job.attempt,
+        "pid": os.getpid(),
+    }
+
+
+async def write_at_the_end(context: JobContext, payload: Scoped) -> None:
+    """One effect, committed together with the completion."""
+    async with context.completion() as tx:
+        await tx.connection.execute(EFFECT, _effect(context, payload.number, 0))
+        tx.result = {"items": payload.items, "note": payload.note}
+
+
+class OddError(Exception):
+    """Cannot be unpickled, nor said."""
+
+    def __init__(self, one: object, *, two: object) -> None:
+        super().__init__(one, two)
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+async def misbehave(context: JobContext, payload: Misbehave) -> Any:
+    """Do what the payload asks for; each branch is one way a handler goes wrong."""
+    await _stamp(context, payload.how)
+    match payload.how:
+        case "exit":
+            os._exit(137)
+        case "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "block":
+            time.sleep(payload.seconds)  # noqa: ASYNC251 - blocking the loop is the point
+        case "hold_gil":
+            hold_gil(payload.seconds)
+        case "sleep":
+            await asyncio.sleep(payload.seconds)
+        case "swallow_cancel" | "catch_everything":
+            return await _ignore_cancel(payload.seconds)
+        case "child_cpu":
+            return {"counted": await context.offload(count_for, payload.seconds) > 0}
+        case "child_exit":
+            await context.offload(exit_now)
+        case _:
+            return _raise_or_return(payload.how)
+    return {"how": payload.how}
+
+
+async def _ignore_cancel(seconds: float) -> dict[str, bool]:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        try:
+            await asyncio.sleep(left)
+        except asyncio.CancelledError:
+            continue
+    return {"survived": True}
+
+
+def _raise_or_return(how: str) -> Any:
+    match how:
+        case "raise":
+            raise RuntimeError("told to raise")
+        case "raise_permanent":
+            raise PermanentError("told to be wrong", code="TOLD", details={"why": "a test"})
+        case "raise_odd":
+            raise OddError(1, two=2)
+        case "return_nan":
+            return {"nan": float("nan")}
+        case "return_large":
+            return {"large": "x" * 1_100_000}
+    return {
+        "amount": Decimal("12345678901234567.8901"),
+        "day": date(2026, 1, 31),
+        "id": 9007199254740993,
+    }
+
+
+async def _stamp(context: JobContext, what: str) -> None:
+    async with context.transaction() as tx:
+        binds = {"job_id": context.job.id, "attempt": context.job.attempt, "what": what}
+        await tx.connection.execute(STAMP, binds)
+
+
+def hold_gil(seconds: float) -> None:
+    """One C call that keeps the GIL: no other thread of this process runs meanwhile."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+
+
+def count_for(seconds: float) -> int:
+    """Keep a core busy; in a child process."""
+    until, count = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        count += 1
+    return count
+
+
+def exit_now() -> NoReturn:
+    """End the child without an answer."""
+    os._exit(9)
+
+
+async def clean_up(context: CleanupContext) -> None:
+    """Remove the stamps and say so."""
+    await context.connection.execute(
+        text("DELETE FROM probe.stamps WHERE job_id = :job_id"), {"job_id": context.job.id}
+    )
+
+
+HANDLERS = (
+    Handler(kind="probe.write", run=write),
+    Handler(kind="probe.misbehave", run=misbehave, cleanup=clean_up),
+    Handler(kind="probe.brief", run=misbehave),
+    Handler(kind="probe.merge", run=write_at_the_end),
+    Handler(kind="probe.follow", run=write_at_the_end),
+)

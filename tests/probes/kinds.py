@@ -1,0 +1,93 @@
+"""Probe kinds, declared as any outside team would declare its own."""
+
+from datetime import timedelta
+from typing import Literal
+
+from shared.kinds import Kind, Payload, RetryPolicy
+
+FAST = RetryPolicy(base=timedelta(milliseconds=50), cap=timedelta(milliseconds=200))
+
+
+class Probe(Payload):
+    """What all probes share: a number that makes them different work."""
+
+    number: int
+
+
+class Write(Probe):
+    """Write `chunks` effects, one fenced transaction each, `seconds` apart."""
+
+    chunks: int = 1
+    seconds: float = 0.0
+    fail_first: int = 0
+
+
+class Misbehave(Probe):
+    """Do one bad thing."""
+
+    how: Literal[
+        "exit",
+        "segfault",
+        "block",
+        "hold_gil",
+        "swallow_cancel",
+        "sleep",
+        "child_cpu",
+        "child_exit",
+        "raise",
+        "raise_permanent",
+        "raise_odd",
+        "return_nan",
+        "return_large",
+        "return_values",
+        "catch_everything",
+    ]
+    seconds: float = 0.0
+
+
+class Scoped(Probe):
+    """A payload with something to merge."""
+
+    items: list[str] = []
+    note: str = ""
+
+
+KINDS = (
+    Kind(
+        name="probe.write",
+        payload=Write,
+        timeout=timedelta(seconds=120),
+        retry=FAST,
+        fingerprint_fields=("number",),
+    ),
+    Kind(
+        name="probe.misbehave",
+        payload=Misbehave,
+        timeout=timedelta(seconds=120),
+        retry=RetryPolicy(
+            max_attempts=3, base=FAST.base, cap=FAST.cap, permanent=(ZeroDivisionError,)
+        ),
+        fingerprint_fields=("number",),
+    ),
+    Kind(
+        name="probe.brief",
+        payload=Misbehave,
+        timeout=timedelta(seconds=1),
+        retry=RetryPolicy(max_attempts=2, base=FAST.base, cap=FAST.cap),
+        fingerprint_fields=("number",),
+    ),
+    Kind(
+        name="probe.merge",
+        payload=Scoped,
+        timeout=timedelta(seconds=60),
+        fingerprint_fields=("number",),
+        on_duplicate="merge",
+    ),
+    Kind(
+        name="probe.follow",
+        payload=Scoped,
+        timeout=timedelta(seconds=60),
+        fingerprint_fields=("number",),
+        on_duplicate="follow_up",
+    ),
+)
