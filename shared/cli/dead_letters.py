@@ -88,8 +88,7 @@ def redrive(
         if job_id is not None:
             answer = api.post(job_path(job_id, "redrive")).body
         else:
-            body = {"kind": kind} if kind else {"all": True}
-            answer = api.post("/v1/dead-letters/redrive", json.dumps(body)).body
+            answer = _redrive_matching(api, {"kind": kind} if kind else {"all": True})
     if as_json:
         print_json(answer)
     else:
@@ -97,10 +96,23 @@ def redrive(
     context.exit(Exit.CONFLICT if answer.get("refused") else Exit.OK)
 
 
+def _redrive_matching(api: Api, which: dict[str, Any]) -> dict[str, Any]:
+    """Follow the cursor to the end; each job has an outcome of its own."""
+    report: dict[str, Any] = {"redriven": 0, "refused": 0, "items": []}
+    cursor: str | None = None
+    while True:
+        body = which if cursor is None else which | {"cursor": cursor}
+        page = api.post("/v1/dead-letters/redrive", json.dumps(body)).body
+        for name in report:
+            report[name] += page[name]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return report
+
+
 def _said(job_id: str | None, answer: dict[str, Any]) -> str:
     if job_id is not None:
-        return f"job {job_id} is {answer.get('state', 'pending')} again; `chot wait {job_id}`"
-    redriven, refused = answer.get("redriven", []), answer.get("refused", [])
-    lines = [f"{len(redriven)} redriven, {len(refused)} refused"]
-    lines += [f"  {item.get('id')}: {item.get('reason') or item}" for item in refused]
+        return f"job {job_id} is {answer['state']} again; `chot wait {job_id}` follows it"
+    lines = [f"{answer['redriven']} redriven, {answer['refused']} refused"]
+    lines += [f"  {item['id']}: {item['detail']}" for item in answer["items"] if item["problem"]]
     return "\n".join(lines)

@@ -13,14 +13,17 @@ def test_redrive_wants_exactly_one_way_of_saying_which(words: list[str]) -> None
     assert run(["redrive", *words]) == 2
 
 
-def test_redrive_of_all_says_what_was_refused_and_ends_with_5(
+def test_redrive_of_all_goes_through_every_page_and_ends_with_5_when_one_is_refused(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused = [{"id": "b", "reason": "the same work is active as c"}]
-    peer.say(200, {"redriven": ["a"], "refused": refused})
+    done = {"id": "a", "outcome": "redriven", "problem": None, "detail": None}
+    twin = {"id": "b", "outcome": "twin-active", "problem": "x", "detail": "is active as c"}
+    peer.say(200, {"redriven": 1, "refused": 0, "items": [done], "next_cursor": "n"})
+    peer.say(200, {"redriven": 0, "refused": 1, "items": [twin], "next_cursor": None})
     assert run(["redrive", "--all"]) == 5
-    assert json.loads(peer.asked[0].body) == {"all": True}
-    assert "1 redriven, 1 refused" in capsys.readouterr().out
+    sent = [json.loads(asked.body) for asked in peer.asked]
+    assert sent == [{"all": True}, {"all": True, "cursor": "n"}]
+    assert capsys.readouterr().out == "1 redriven, 1 refused\n  b: is active as c\n"
 
 
 def test_redrive_of_one_is_its_own_route(peer: Peer) -> None:
