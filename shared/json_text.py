@@ -1,7 +1,8 @@
-"""JSON as text, digit for digit: what goes in as a number comes out as the same number.
+"""JSON as it was sent, digit for digit: what came in as a number goes on as the same number.
 
 The standard encoder knows no Decimal and would make a float of it; 12345678901234567.8901 has to
-reach jsonb, and come back, as it was written.
+reach jsonb, and come back, as it was written. (`shared.exact_json` writes what handlers return,
+where a Decimal is money and becomes a string.)
 """
 
 import json
@@ -30,11 +31,6 @@ def to_json(value: Any, *, sort_keys: bool = False) -> str:
         )
     except _HasDecimal:
         return "".join(_written(value, sort_keys=sort_keys))
-
-
-def read_json(text: str) -> Any:
-    """Read JSON that we wrote ourselves; fractions become Decimals, never floats."""
-    return json.loads(text, parse_float=Decimal)
 
 
 def _refuse_or_leave(value: object) -> NoReturn:

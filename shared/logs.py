@@ -20,20 +20,28 @@ def configure_logs(style: str = "auto", *, level: int = logging.INFO) -> None:
     """Write to stderr as JSON lines, or as text when it is a terminal (or `style` says so)."""
     as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
     renderer: Any = (
-        structlog.dev.ConsoleRenderer() if as_text else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if as_text
+        else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks if not as_text else _as_is,
+            _tracebacks if not as_text else _as_is,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+# A traceback's local variables would put payloads and tokens into the log.
+_tracebacks = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
 
 
 def _as_is(_logger: Any, _name: str, event: Any) -> Any:

@@ -44,5 +44,5 @@ LIST_WORKERS = text("""
 
 
 async def list_workers(conn: AsyncConnection, *, limit: int = 1000) -> list[RowMapping]:
-    """Every worker that has registered; `kinds`, `queues` and `running` are JSON text."""
+    """Every worker that has registered; `queues` are its slots, `running` its jobs."""
     return list((await conn.execute(LIST_WORKERS, {"limit": limit})).mappings().all())

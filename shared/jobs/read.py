@@ -49,7 +49,7 @@ SHOW_JOB = text("""
 async def show_job(conn: AsyncConnection, job_id: UUID, *, most: int = 200) -> RowMapping | None:
     """The job as people see it, without its payload; None when there is no such job.
 
-    `attempts` is JSON text: the newest `most` attempts, oldest first.
+    `attempts` are the newest `most`, oldest first, their times as ISO text.
     """
     binds = {"job_id": job_id, "most": most}
     return (await conn.execute(SHOW_JOB, binds)).mappings().one_or_none()

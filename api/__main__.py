@@ -1,0 +1,77 @@
+"""`python -m api`: refuse what cannot work (exit 78), then serve until SIGTERM."""
+
+import asyncio
+import signal
+import sys
+from types import FrameType
+
+import uvicorn
+
+from api.access_log import route_library_logs
+from api.app import create_app
+from api.settings import ApiSettings, load_settings
+from shared.errors import ConfigRefused
+from shared.logs import configure_logs, log
+from shared.settings import EX_CONFIG
+from shared.sqs import TRANSPORT_ERRORS, open_sqs
+
+KEEP_ALIVE_SECONDS = 75  # longer than a load balancer's, so that it never meets a closed one
+GRACE_SECONDS = 10
+
+
+class Server(uvicorn.Server):
+    """Tells the waiting requests that the process ends, so that they answer at once."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop accepting; a second signal stops waiting too."""
+        super().handle_exit(sig, frame)
+        app = self.config.app
+        resources = getattr(getattr(app, "state", None), "resources", None)
+        if resources is not None:
+            resources.stopping.set()
+
+
+def main() -> None:
+    """Serve; exits with 78 and one line a problem on stderr when the configuration is refused."""
+    if not __debug__:
+        sys.exit("python -O removes the assertions this service relies on; run it without")
+    try:
+        settings = load_settings()
+        configure_logs(settings.log_format)
+        asyncio.run(_refuse_unusable_sqs(settings))
+        app = create_app(settings)
+    except ConfigRefused as refused:
+        print(refused, file=sys.stderr)  # noqa: T201 - for a human, before there is a log
+        sys.exit(EX_CONFIG)
+    route_library_logs()
+    config = uvicorn.Config(
+        app,
+        host=settings.api_host,
+        port=settings.api_port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    # uvicorn raises the signal again once it has shut down; the exit code is 0 all the same.
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda _signal, _frame: None)
+    log.info("api.starting", host=settings.api_host, port=settings.api_port)
+    Server(config).run()
+    log.info("api.stopped")
+
+
+async def _refuse_unusable_sqs(settings: ApiSettings) -> None:
+    """A client without a region or with a broken endpoint never heals; a server may."""
+    try:
+        async with open_sqs(settings.queue_prefix, pool=1):
+            pass
+    except (*TRANSPORT_ERRORS, ValueError) as error:
+        said = f"AWS_REGION, AWS_ENDPOINT_URL_SQS and the like make no SQS client: {error}"
+        raise ConfigRefused(said) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Cancel and redrive: conditional transitions, each in a transaction of its own."""
+
+from typing import Any, assert_never
+from uuid import UUID
+
+from sqlalchemy import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from api.bodies import job_url, job_view
+from api.problems import Problem
+from api.resources import Resources
+from api.submission import payload_problem
+from shared.errors import Busy
+from shared.jobs.cancel import cancel_job
+from shared.jobs.read import get_job, show_job
+from shared.jobs.redrive import CleanupPending, NotDead, Redriven, TwinActive, redrive_job
+from shared.json_text import to_json
+from shared.types import TERMINAL, JobId, JobState
+
+TRIES = 3
+
+
+def job_not_found(job_id: UUID) -> Problem:
+    """The 404 of a job, and of an id that is none."""
+    return Problem(slug="job-not-found", detail=f"job {job_id} is unknown here")
+
+
+async def cancelled_view(resources: Resources, job_id: UUID) -> dict[str, Any] | None:
+    """Cancel, then show the job in its final state, whichever it is; None when there is none."""
+    for _ in range(TRIES):  # a redrive may come between "too late" and the look at the state
+        async with resources.transaction() as conn:
+            won = await cancel_job(conn, JobId(job_id))
+            row = await show_job(conn, job_id)
+        if won:
+            resources.relay.wake()  # a follow-up may have become a job
+        if row is None:
+            return None
+        if row["state"] in TERMINAL:
+            return job_view(row)
+    raise Busy(f"job {job_id} changes its state again and again")
+
+
+async def redrive_one(resources: Resources, job_id: UUID) -> Problem | None:
+    """Redrive one job; the problem says why not, and None means it is pending again."""
+    async with resources.transaction() as conn:
+        problem = await _redrive(conn, resources, job_id)
+    if problem is None:
+        resources.relay.wake()
+    return problem
+
+
+async def _redrive(conn: AsyncConnection, resources: Resources, job_id: UUID) -> Problem | None:
+    row = await get_job(conn, job_id)
+    if row is None:
+        return job_not_found(job_id)
+    outdated = _outdated(resources, row)
+    if outdated is not None and row["state"] == JobState.DEAD:
+        return outdated
+    answer = await redrive_job(conn, JobId(job_id))
+    match answer:
+        case Redriven():
+            return None
+        case None:
+            return job_not_found(job_id)
+        case NotDead():
+            more: dict[str, Any] = {"state": answer.state}
+            return Problem(slug="not-dead", detail=f"the job is {answer.state}", more=more)
+        case CleanupPending():
+            return Problem(slug="cleanup-pending", detail="ask again in a moment")
+        case TwinActive():
+            twin = str(answer.job_id)
+            more = {"twin": {"id": twin, "status_url": job_url(twin)}}
+            detail = f"job {twin} does this work already"
+            return Problem(slug="twin-active", detail=detail, more=more)
+    assert_never(answer)
+
+
+def _outdated(resources: Resources, row: RowMapping) -> Problem | None:
+    """What today's model has against the payload; a newer model than ours is not ours to judge."""
+    kind = resources.kinds.get(row["kind"])
+    if kind is None:
+        detail = f"kind {row['kind']} is no longer known"
+        return Problem(slug="payload-outdated", detail=detail)
+    if row["payload_version"] > kind.version:
+        return None
+    found = payload_problem(kind, to_json(row["payload"]))
+    if found is None:
+        return None
+    return Problem(slug="payload-outdated", detail=found.detail, errors=found.errors)

@@ -1,0 +1,96 @@
+"""The ASGI application: routes, middleware, and errors as problems."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI, Request, Security
+from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from api.access_log import AccessLog
+from api.background import background_loops
+from api.failures import failure_problem, http_problem, request_problem
+from api.gate import Gate, facts_of
+from api.problems import Problem, ProblemRaised, field_problem, problem_response
+from api.resources import open_resources
+from api.routes import dead_letters, health, jobs, queues
+from api.settings import ApiSettings, load_settings
+from api.strict_json import Malformed
+from shared.database import DATABASE_ERRORS
+from shared.errors import Busy
+from shared.kinds.registry import load_kinds
+
+DESCRIPTION = """Chốt takes long work out of the request: submit a job, poll its status.
+
+Errors are problem+json (RFC 9457) with a stable `type`."""
+
+
+def create_app(settings: ApiSettings | None = None) -> FastAPI:
+    """Build the application; ConfigRefused for settings or kinds that cannot work.
+
+    Nothing is opened before its lifespan starts, and that waits for no server.
+    """
+    chosen = settings or load_settings()
+    kinds = load_kinds(chosen.kind_modules)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with open_resources(chosen, kinds) as resources, background_loops(resources):
+            app.state.resources = resources
+            yield
+
+    app = FastAPI(
+        title="Chốt",
+        description=DESCRIPTION,
+        version="1",
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    # The scheme is for readers of /docs; the gate itself compares the token.
+    secured = APIRouter(dependencies=[Security(HTTPBearer(auto_error=False))])
+    for routes in (jobs, dead_letters, queues):
+        secured.include_router(routes.router)
+    app.include_router(secured)
+    app.include_router(health.router)
+    _map_errors(app)
+    app.add_middleware(Gate, settings=chosen)
+    app.add_middleware(AccessLog)
+    return app
+
+
+def _map_errors(app: FastAPI) -> None:
+    for kind in (
+        ProblemRaised,
+        Malformed,
+        Busy,
+        RequestValidationError,
+        HTTPException,
+        *DATABASE_ERRORS,
+        Exception,
+    ):
+        app.add_exception_handler(kind, _answer_error)
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    facts = facts_of(request)
+    problem = _problem_of(error, facts.request_id)
+    facts.problem = problem.slug
+    return problem_response(problem, facts.request_id)
+
+
+def _problem_of(error: Exception, request_id: str) -> Problem:
+    match error:
+        case ProblemRaised():
+            return error.problem
+        case Malformed():
+            return field_problem("malformed-json", error.field, error.rule, error.value)
+        case Busy():
+            return Problem(slug="busy", detail=str(error))
+        case RequestValidationError():
+            return request_problem(error)
+        case HTTPException():
+            return http_problem(error)
+        case _:
+            return failure_problem(error, request_id)

@@ -1,0 +1,211 @@
+"""The HTTP shapes: what a submit may hold, and how jobs look from outside.
+
+Requests are checked by these models; answers are written by `job_view()` and described by them.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from sqlalchemy import RowMapping
+
+from shared.types import TERMINAL, JobState
+
+RFC3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+YEARS = range(2000, 2200)  # beyond them a conversion to UTC could leave what a database can hold
+
+
+def parse_instant(value: object) -> datetime | None:
+    """An RFC 3339 instant with its offset; ValueError says what is missing."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not RFC3339.fullmatch(value):
+        raise ValueError(
+            "must be an instant with an offset, such as 2026-01-31T18:00:00+07:00 (RFC 3339)"
+        )
+    instant = datetime.fromisoformat(value.upper())
+    if instant.year not in YEARS:
+        raise ValueError(f"must lie in the years {YEARS.start} to {YEARS.stop - 1}")
+    return instant
+
+
+def show_instant(instant: datetime | None) -> str | None:
+    """In UTC, with Z; None stays None."""
+    if instant is None:
+        return None
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+Code = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class SubmitBody(BaseModel):
+    """A job to submit."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: Code = Field(examples=["costing.run"])
+    company: Code = Field(examples=["ACME"])
+    brand: Code | None = Field(None, examples=["RED"])
+    payload: dict[str, Any] = Field(description="what the kind's model asks for, at most 256 KiB")
+    run_at: Annotated[datetime | None, BeforeValidator(parse_instant)] = Field(
+        None, description="not before this instant; an offset is required"
+    )
+    priority: int | None = Field(None, ge=0, le=9, description="larger first; 5 by default")
+    max_attempts: int | None = Field(None, ge=1, le=1000, description="up to the kind's cap")
+
+
+class Links(BaseModel):
+    """Where a client may go from here; actions appear only while they can succeed."""
+
+    self: str
+    cancel: str | None = None
+    redrive: str | None = None
+
+
+class SubmitAnswer(BaseModel):
+    """The answer to a submit, the same bytes for every replay of its key."""
+
+    id: str
+    kind: str
+    company: str
+    brand: str | None
+    state: JobState
+    created: bool
+    duplicate: Literal["joined", "merged", "follow_up"] | None
+    input_as_of: str | None = Field(description="when the active job began to read its input")
+    status_url: str
+    links: Links
+
+
+class ProgressView(BaseModel):
+    """How far the job is, as its worker last told."""
+
+    done: int | None
+    total: int | None
+    unit: str | None
+    message: str | None
+
+
+class AttemptView(BaseModel):
+    """One run of the job: who, when, and how it ended (null while it runs)."""
+
+    attempt: int
+    fence: int
+    worker_id: str
+    code_version: str
+    started_at: str
+    ended_at: str | None
+    outcome: Literal["succeeded", "failed", "lost_lease", "released", "cancelled"] | None
+    error: dict[str, Any] | None
+
+
+class JobSummary(BaseModel):
+    """A job without its attempts and result."""
+
+    id: str
+    kind: str
+    company: str
+    brand: str | None
+    queue: str
+    state: JobState
+    priority: int
+    attempt: int
+    max_attempts: int
+    lost_leases: int
+    interruptions: int
+    fence: int
+    progress: ProgressView | None
+    error: dict[str, Any] | None = Field(description="of a dead job, or of the attempt to repeat")
+    blocked_by: str | None
+    cleanup_pending: bool
+    payload_version: int
+    principal: str
+    created_at: str
+    available_at: str
+    started_at: str | None
+    finished_at: str | None
+    links: Links
+
+
+class JobView(JobSummary):
+    """A job with its attempts and, once it has succeeded, its result."""
+
+    result: Any
+    attempts: list[AttemptView]
+
+
+def job_url(job_id: object) -> str:
+    """The job's status page, relative to the host that was asked."""
+    return f"/v1/jobs/{job_id}"
+
+
+def job_summary(row: RowMapping) -> dict[str, Any]:
+    """What JobSummary describes, of a row of shared.jobs.read."""
+    state = JobState(row["state"])
+    return {
+        "id": str(row["id"]),
+        "kind": row["kind"],
+        "company": row["company"],
+        "brand": row["brand"],
+        "queue": row["queue"],
+        "state": state,
+        "priority": row["priority"],
+        "attempt": row["attempt"],
+        "max_attempts": row["max_attempts"],
+        "lost_leases": row["lost_leases"],
+        "interruptions": row["interruptions"],
+        "fence": row["fence"],
+        "progress": _progress(row),
+        "error": row["error"] if state in {JobState.DEAD, JobState.PENDING} else None,
+        "blocked_by": row["blocked_by"],
+        "cleanup_pending": row["cleanup_due"],
+        "payload_version": row["payload_version"],
+        "principal": row["principal"],
+        "created_at": show_instant(row["created_at"]),
+        "available_at": show_instant(row["available_at"]),
+        "started_at": show_instant(row["started_at"]),
+        "finished_at": show_instant(row["finished_at"]),
+        "links": _links(row["id"], state),
+    }
+
+
+def job_view(row: RowMapping) -> dict[str, Any]:
+    """What JobView describes, of a row of show_job()."""
+    succeeded = row["state"] == JobState.SUCCEEDED
+    return job_summary(row) | {
+        "result": row["result"] if succeeded else None,
+        "attempts": [_attempt(each) for each in row["attempts"]],
+    }
+
+
+def _progress(row: RowMapping) -> dict[str, Any] | None:
+    names = ("done", "total", "unit", "message")
+    told = {name: row[f"progress_{name}"] for name in names}
+    return None if all(value is None for value in told.values()) else told
+
+
+def _attempt(row: dict[str, Any]) -> dict[str, Any]:
+    ended = row["ended_at"]
+    return {
+        "attempt": row["attempt"],
+        "fence": row["fence"],
+        "worker_id": row["worker_id"],
+        "code_version": row["code_version"],
+        "started_at": show_instant(datetime.fromisoformat(row["started_at"])),
+        "ended_at": ended and show_instant(datetime.fromisoformat(ended)),
+        "outcome": row["outcome"],
+        "error": row["error"],
+    }
+
+
+def _links(job_id: object, state: JobState) -> dict[str, str]:
+    links = {"self": job_url(job_id)}
+    if state not in TERMINAL:
+        links["cancel"] = f"{links['self']}/cancel"
+    if state == JobState.DEAD:
+        links["redrive"] = f"{links['self']}/redrive"
+    return links

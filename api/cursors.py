@@ -1,0 +1,53 @@
+"""Opaque keyset cursors: where the next page begins."""
+
+import base64
+import binascii
+from uuid import UUID
+
+from api.problems import ProblemRaised, field_problem
+
+VERSION = "1"
+
+
+def write_cursor(*keys: str) -> str:
+    """A cursor that holds these keys."""
+    said = "|".join((VERSION, *keys)).encode()
+    return base64.urlsafe_b64encode(said).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, *, keys: int) -> list[str]:
+    """The keys of a cursor of ours; ProblemRaised for any other text."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        said = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
+    except (ValueError, binascii.Error):
+        raise _refused(cursor) from None
+    version, *found = said.split("|")
+    if version != VERSION or len(found) != keys:
+        raise _refused(cursor)
+    return found
+
+
+def read_job_cursor(cursor: str) -> UUID:
+    """The job id of a cursor that holds one."""
+    return as_uuid(read_cursor(cursor, keys=1)[0], cursor)
+
+
+def as_uuid(key: str, cursor: str) -> UUID:
+    """A cursor's key as a job id."""
+    try:
+        return UUID(key)
+    except ValueError:
+        raise _refused(cursor) from None
+
+
+def as_number(key: str, cursor: str) -> int:
+    """A cursor's key as a row number (bigint)."""
+    if not (key.isascii() and key.isdigit() and len(key) <= 18):
+        raise _refused(cursor)
+    return int(key)
+
+
+def _refused(cursor: str) -> ProblemRaised:
+    rule = "must be a cursor that this api gave out, unchanged"
+    return ProblemRaised(field_problem("invalid-request", "cursor", rule, cursor))

@@ -1,0 +1,41 @@
+"""What went wrong without being meant to: the framework's refusals and the world's failures."""
+
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+
+from api.problems import Problem, invalid_problem
+from shared.database import is_unreachable, sqlstate_of
+from shared.logs import log
+
+CONTENDED = frozenset({"55P03", "40P01", "40001"})  # lock timeout, deadlock, serialization
+CANCELED = "57014"
+OF_STATUS = {404: "not-found", 405: "method-not-allowed"}
+
+
+def request_problem(error: RequestValidationError) -> Problem:
+    """A wrong query, or a path that cannot be an id: nothing is under such an address."""
+    details = error.errors()
+    if any(item["loc"][0] == "path" for item in details):
+        return Problem(slug="job-not-found", detail="a job's id is a UUID")
+    shortened = [item | {"loc": tuple(item["loc"][1:])} for item in details]
+    return invalid_problem(shortened)
+
+
+def http_problem(error: HTTPException) -> Problem:
+    """What the router refuses; its headers (Allow) stay."""
+    slug = OF_STATUS.get(error.status_code, "bad-request")
+    return Problem(slug=slug, detail=str(error.detail), headers=dict(error.headers or {}))
+
+
+def failure_problem(error: Exception, request_id: str) -> Problem:
+    """An error of the database or a bug of ours; only a bug is logged with its traceback."""
+    state = sqlstate_of(error)
+    if state in CONTENDED:
+        return Problem(slug="busy", detail="a row could not be had in time; send it again")
+    if isinstance(error, PoolTimeout) or state == CANCELED or is_unreachable(error):
+        log.warning("database.unavailable", request_id=request_id, error=type(error).__name__)
+        detail = "nothing is known to be written; send it again, under the same Idempotency-Key"
+        return Problem(slug="database-unavailable", detail=detail)
+    log.error("request.failed", request_id=request_id, exc_info=error)
+    return Problem(slug="internal-error", detail="the log tells more under this instance")

@@ -1,0 +1,93 @@
+"""The gate: what is judged by bytes and principal alone, before any route sees the request.
+
+Order: size as announced, then authentication. /healthz and /readyz ask for no token.
+"""
+
+import hmac
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.problems import Problem, ProblemRaised, problem_response
+from api.settings import BODY_LIMIT_BYTES, ApiSettings
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+ACCOUNT = "api"  # who holds the deployment's one token, and whoever asks where there is none
+FACTS = "chot.facts"
+
+
+@dataclass(slots=True)
+class RequestFacts:
+    """What is known of a request beside its bytes; the access log tells it."""
+
+    request_id: str = field(default_factory=lambda: str(uuid4()))
+    principal: str = ACCOUNT
+    job_id: str | None = None
+    problem: str | None = None
+
+
+def facts_of(request: Request) -> RequestFacts:
+    """The facts that the access log has bound to this request."""
+    facts: RequestFacts = request.scope.setdefault(FACTS, RequestFacts())
+    return facts
+
+
+class Gate:
+    """ASGI middleware that answers 413 and 401 itself and lets the rest pass."""
+
+    def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
+        self._app = app
+        token = settings.token
+        self._token = None if token is None else token.get_secret_value().encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer with the problem that stops it."""
+        problem = self._problem(Request(scope)) if scope["type"] == "http" else None
+        if problem is None:
+            await self._app(scope, receive, send)
+            return
+        facts = facts_of(Request(scope))
+        facts.problem = problem.slug
+        await problem_response(problem, facts.request_id)(scope, receive, send)
+
+    def _problem(self, request: Request) -> Problem | None:
+        announced = request.headers.get("content-length", "")
+        if announced.isdigit() and int(announced[:20]) > BODY_LIMIT_BYTES:
+            return too_large()
+        if self._token is None or request.url.path in OPEN_PATHS:
+            return None
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        known = hmac.compare_digest(given.strip().encode("latin-1"), self._token)
+        if known and scheme.lower() == "bearer":
+            return None
+        headers = {"WWW-Authenticate": 'Bearer realm="chot"'}
+        detail = "send Authorization: Bearer <token>"
+        return Problem(slug="unauthorized", detail=detail, headers=headers)
+
+
+def too_large() -> Problem:
+    """The connection closes with it: the rest of the body is not worth reading."""
+    detail = f"a request body has at most {BODY_LIMIT_BYTES} bytes"
+    return Problem(slug="too-large", detail=detail, headers={"Connection": "close"})
+
+
+async def read_json_body(request: Request) -> bytes:
+    """The raw body of a JSON request; ends with 413 or 415 before it is parsed."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    media, _, parameters = request.headers.get("content-type", "").partition(";")
+    charset = parameters.replace(" ", "").replace('"', "").lower()
+    if (
+        media.strip().lower() != "application/json"
+        or charset not in {"", "charset=utf-8", "charset=utf8"}
+        or encoding != "identity"
+    ):
+        detail = "send Content-Type: application/json in UTF-8, without Content-Encoding"
+        raise ProblemRaised(Problem(slug="unsupported-media-type", detail=detail))
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_LIMIT_BYTES:
+            raise ProblemRaised(too_large())
+    return bytes(body)

@@ -1,0 +1,157 @@
+"""Errors as RFC 9457 problem+json: the only place where a status meets a name of the domain.
+
+The types are names, stable for ever, under a host that is reserved and resolves nowhere
+(RFC 2606); docs/http.md explains each.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from starlette.responses import Response
+
+from shared.json_text import to_json
+
+TYPE_BASE = "https://chot.example/problems/"
+MEDIA_TYPE = "application/problem+json"
+MOST_ERRORS = 20
+LONGEST_VALUE = 100
+
+# slug → (status, title). A slug is never renamed and never changes its status.
+PROBLEMS: Mapping[str, tuple[int, str]] = {
+    "malformed-json": (400, "The body is not acceptable JSON"),
+    "malformed-idempotency-key": (400, "The Idempotency-Key header is malformed"),
+    "bad-request": (400, "The request is malformed"),
+    "unauthorized": (401, "A valid bearer token is required"),
+    "not-found": (404, "There is nothing under this address"),
+    "job-not-found": (404, "There is no such job"),
+    "queue-not-found": (404, "There is no such queue"),
+    "method-not-allowed": (405, "The method is not allowed here"),
+    "idempotency-key-in-progress": (409, "A request with this Idempotency-Key is in progress"),
+    "too-late": (409, "The job has already ended"),
+    "not-dead": (409, "The job is not dead"),
+    "cleanup-pending": (409, "The dead job's leftovers are still being removed"),
+    "twin-active": (409, "The same work is active as another job"),
+    "payload-outdated": (409, "The payload does not fit today's model of its kind"),
+    "too-large": (413, "The body is too large"),
+    "unsupported-media-type": (415, "The body must be application/json, not encoded"),
+    "invalid-request": (422, "The request breaks a rule"),
+    "unknown-kind": (422, "The kind is unknown"),
+    "unknown-company": (422, "The company is unknown"),
+    "unknown-brand": (422, "The brand is no brand of this company"),
+    "idempotency-key-reused": (422, "The Idempotency-Key was used for another request"),
+    "internal-error": (500, "Something is wrong on our side"),
+    "busy": (503, "Another transaction holds the row"),
+    "database-unavailable": (503, "The database cannot be reached"),
+    "starting": (503, "The api is starting"),
+}
+RETRY_AFTER_SECONDS: Mapping[str, int] = {
+    "idempotency-key-in-progress": 1,
+    "cleanup-pending": 5,
+    "busy": 1,
+    "database-unavailable": 2,
+    "starting": 2,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldError:
+    """One value that breaks a rule; `field` is its path in the request, `value` shortened."""
+
+    field: str
+    rule: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One occurrence of a problem; `more` are extension members of its body."""
+
+    slug: str
+    detail: str
+    errors: Sequence[FieldError] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of this type."""
+        return PROBLEMS[self.slug][0]
+
+    @property
+    def retry_after(self) -> int | None:
+        """Seconds after which the unchanged request may be sent again; None: do not."""
+        return RETRY_AFTER_SECONDS.get(self.slug)
+
+
+class ProblemRaised(Exception):
+    """Ends a request with this problem; a transaction it leaves is rolled back."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.slug, problem.detail)
+        self.problem = problem
+
+
+def problem_response(problem: Problem, request_id: str) -> Response:
+    """The answer; `instance` names this occurrence as the access log does."""
+    body: dict[str, Any] = {
+        "type": TYPE_BASE + problem.slug,
+        "title": PROBLEMS[problem.slug][1],
+        "status": problem.status,
+        "detail": problem.detail,
+        "instance": f"urn:uuid:{request_id}",
+    }
+    if problem.errors:
+        body["errors"] = [
+            {"field": each.field, "rule": each.rule, "value": each.value}
+            for each in problem.errors[:MOST_ERRORS]
+        ]
+    headers = dict(problem.headers)
+    if problem.retry_after is not None:
+        headers["Retry-After"] = str(problem.retry_after)
+    content = to_json(body | dict(problem.more)).encode()
+    return Response(content, problem.status, headers, media_type=MEDIA_TYPE)
+
+
+def field_problem(slug: str, field_name: str, rule: str, value: Any = None) -> Problem:
+    """A problem with one field of the request."""
+    error = FieldError(field=field_name, rule=rule, value=shortened(value))
+    where = field_name or "the body"
+    return Problem(slug=slug, detail=f"{where}: {rule}", errors=(error,))
+
+
+def invalid_problem(
+    details: Sequence[ErrorDetails], *, slug: str = "invalid-request", prefix: str = ""
+) -> Problem:
+    """What pydantic found, as fields, rules and shortened values."""
+    errors = [_field_error(item, prefix) for item in details]
+    first = errors[0]
+    rest = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    detail = f"{first.field or 'the body'}: {first.rule}{rest}"
+    return Problem(slug=slug, detail=detail, errors=errors)
+
+
+def validation_problem(error: ValidationError, *, prefix: str = "") -> Problem:
+    """As invalid_problem(), of a whole ValidationError."""
+    return invalid_problem(error.errors(include_url=False, include_context=False), prefix=prefix)
+
+
+def _field_error(item: ErrorDetails, prefix: str) -> FieldError:
+    name = ".".join([prefix, *map(str, item["loc"])]).strip(".")
+    whole = item["type"] == "missing"  # its input is the object around it
+    value = None if whole else shortened(item["input"])
+    return FieldError(field=name, rule=item["msg"].removeprefix("Value error, "), value=value)
+
+
+def shortened(value: Any) -> str | None:
+    """A value as its sender will know it, cut to 100 characters."""
+    if value is None:
+        return None
+    try:
+        said = value if isinstance(value, str) else to_json(value)
+    except (TypeError, ValueError):
+        said = str(value)
+    said = said.encode("utf-8", "backslashreplace").decode()
+    return said if len(said) <= LONGEST_VALUE else f"{said[: LONGEST_VALUE - 1]}…"

@@ -1,0 +1,93 @@
+"""What one api process holds open: engines, SQS client, relay, and the tasks that keep them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from api.settings import BACKGROUND_POOL_SIZE, ApiSettings
+from shared.database import open_engine, transaction
+from shared.kinds import Kind
+from shared.outbox import Relay
+from shared.sqs import open_sqs
+
+SQS_CONNECTIONS = 4
+STOP_SECONDS = 5.0
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Resources:
+    """Everything a route may use. `engine` serves requests, `background` nothing but loops.
+
+    `unready` says why no job can be taken yet; None means all is well. `writes` are the
+    transactions under way that no disconnect may cut short.
+    """
+
+    settings: ApiSettings
+    kinds: Mapping[str, Kind]
+    engine: AsyncEngine
+    background: AsyncEngine
+    relay: Relay
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    unready: str | None = "the database has not been reached yet"
+    writes: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """A request's READ COMMITTED transaction with its limits set; commits at its end."""
+        async with transaction(
+            self.engine,
+            lock_timeout=self.settings.request_lock_timeout,
+            idle_timeout=self.settings.timing.idle_in_transaction,
+        ) as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A connection in autocommit, for routes that read by single statements."""
+        async with self.engine.connect() as conn:
+            yield await conn.execution_options(isolation_level="AUTOCOMMIT")
+
+    async def finish(self, write: Coroutine[Any, Any, T], *, name: str) -> T:
+        """Run a transaction to its end even if the request that wants it is cancelled."""
+        task = asyncio.create_task(write, name=name)
+        self.writes.add(task)
+        task.add_done_callback(self._written)
+        return await asyncio.shield(task)
+
+    def _written(self, task: asyncio.Task[Any]) -> None:
+        self.writes.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: where nobody waits any more, nobody else would look
+
+
+@asynccontextmanager
+async def open_resources(
+    settings: ApiSettings, kinds: Mapping[str, Kind]
+) -> AsyncIterator[Resources]:
+    """Open everything without touching the network; writes under way end before it closes."""
+    url = settings.database_url.get_secret_value()
+    options: dict[str, Any] = {
+        "application_name": "chot api",
+        "command_timeout": settings.api_command_timeout_seconds,
+        "pool_timeout": settings.api_pool_timeout_seconds,
+    }
+    engine = open_engine(url, pool_size=settings.api_pool_size, **options)
+    loops = open_engine(url, pool_size=BACKGROUND_POOL_SIZE, **options)
+    try:
+        async with open_sqs(settings.queue_prefix, pool=SQS_CONNECTIONS) as sqs:
+            background = loops.execution_options(isolation_level="AUTOCOMMIT")
+            relay = Relay(background, sqs, poll_seconds=settings.relay_poll_seconds)
+            resources = Resources(
+                settings=settings, kinds=kinds, engine=engine, background=background, relay=relay
+            )
+            yield resources
+            if resources.writes:
+                await asyncio.wait(resources.writes, timeout=STOP_SECONDS)
+    finally:
+        await engine.dispose()
+        await loops.dispose()

@@ -1,0 +1,249 @@
+"""Dead letters: dead jobs and dead messages on one page, and their redrive."""
+
+import base64
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from sqlalchemy import RowMapping
+
+from api.actions import redrive_one
+from api.bodies import job_url, show_instant
+from api.cursors import as_number, as_uuid, read_cursor, read_job_cursor, write_cursor
+from api.dependencies import Ready
+from api.gate import read_json_body
+from api.problems import TYPE_BASE, Problem, ProblemRaised, validation_problem
+from api.resources import Resources
+from api.responses import json_response
+from api.strict_json import parse_object
+from shared.jobs.dead_letters import list_dead_jobs, list_dead_messages
+from shared.json_text import to_json
+
+router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
+SHOWN_BYTES = 4096
+MOST_REDRIVES = 1000
+PAGE = 200
+END = "-"
+
+
+class DeadLettersQuery(BaseModel):
+    """Filters of the operator's page; `kind` narrows the jobs, messages have none to trust."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: str | None = Field(None, max_length=100, pattern=r"^[a-z0-9_.]*$")
+    cursor: str | None = Field(None, max_length=200)
+    limit: int = Field(50, ge=1, le=200, description="of jobs, and of messages")
+
+
+class DeadJobView(BaseModel):
+    """A dead job with the error that buried it."""
+
+    id: str
+    kind: str
+    company: str
+    brand: str | None
+    attempt: int
+    lost_leases: int
+    finished_at: str
+    error: dict[str, Any] | None
+    links: dict[str, str]
+
+
+class DeadMessageView(BaseModel):
+    """A message that was none of ours. `body` is its beginning, `body_bytes` its whole length."""
+
+    id: int
+    queue: str
+    message_id: str
+    reason: str
+    receive_count: int
+    created_at: str
+    body: str
+    body_encoding: Literal["text", "base64"]
+    body_bytes: int
+    attributes: dict[str, Any]
+
+
+class DeadLetters(BaseModel):
+    """Both sources, newest first."""
+
+    jobs: list[DeadJobView]
+    messages: list[DeadMessageView]
+    next_cursor: str | None
+
+
+@router.get("", response_class=Response, responses={200: {"model": DeadLetters}})
+async def list_dead_letters(
+    query: Annotated[DeadLettersQuery, Query()], resources: Ready
+) -> Response:
+    """List dead jobs and dead messages, newest first."""
+    job_key, message_key = read_cursor(query.cursor, keys=2) if query.cursor else ("", "")
+    jobs, messages = [], []
+    async with resources.reading() as conn:
+        if job_key != END:
+            before = as_uuid(job_key, query.cursor or "") if job_key else None
+            jobs = await list_dead_jobs(conn, kind=query.kind, before=before, limit=query.limit + 1)
+        if message_key != END:
+            number = as_number(message_key, query.cursor or "") if message_key else None
+            messages = await list_dead_messages(conn, before=number, limit=query.limit + 1)
+    keys = [_next_key(rows, query.limit) for rows in (jobs, messages)]
+    body = {
+        "jobs": [_dead_job(row) for row in jobs[: query.limit]],
+        "messages": [_dead_message(row) for row in messages[: query.limit]],
+        "next_cursor": None if keys == [END, END] else write_cursor(*keys),
+    }
+    return json_response(body)
+
+
+def _next_key(rows: list[Any], limit: int) -> str:
+    return str(rows[limit - 1]["id"]) if len(rows) > limit else END
+
+
+def _dead_job(row: RowMapping) -> dict[str, Any]:
+    url = job_url(row["id"])
+    return {
+        "id": str(row["id"]),
+        "kind": row["kind"],
+        "company": row["company"],
+        "brand": row["brand"],
+        "attempt": row["attempt"],
+        "lost_leases": row["lost_leases"],
+        "finished_at": show_instant(row["finished_at"]),
+        "error": row["error"],
+        "links": {"self": url, "redrive": f"{url}/redrive"},
+    }
+
+
+def _dead_message(row: RowMapping) -> dict[str, Any]:
+    shown, encoding = shown_body(row["body"])
+    return {
+        "id": row["id"],
+        "queue": row["queue"],
+        "message_id": row["message_id"],
+        "reason": row["reason"],
+        "receive_count": row["receive_count"],
+        "created_at": show_instant(row["created_at"]),
+        "body": shown,
+        "body_encoding": encoding,
+        "body_bytes": len(row["body"]),
+        "attributes": row["attributes"],
+    }
+
+
+def shown_body(body: bytes) -> tuple[str, Literal["text", "base64"]]:
+    """The first 4 KiB of a message: text where it is UTF-8, base64 where it is anything else."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(body[:SHOWN_BYTES]).decode(), "base64"
+    # Only a character that the cut itself split can be missing here.
+    return body[:SHOWN_BYTES].decode(errors="ignore"), "text"
+
+
+class RedriveBody(BaseModel):
+    """Which dead jobs to redrive: exactly one of `ids`, `kind` and `all`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    ids: list[Annotated[UUID, Field(strict=False)]] | None = Field(
+        None, min_length=1, max_length=MOST_REDRIVES
+    )
+    kind: str | None = Field(None, max_length=100, pattern=r"^[a-z0-9_.]+$")
+    all: Literal[True] | None = None
+    cursor: str | None = Field(
+        None, max_length=200, description="`next_cursor` of the last answer, with kind or all"
+    )
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> Self:
+        given = [name for name in ("ids", "kind", "all") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of ids, kind and all")
+        if self.cursor is not None and self.ids is not None:
+            raise ValueError("a cursor goes with kind or all")
+        return self
+
+
+class RedrivenItem(BaseModel):
+    """A job that is pending again."""
+
+    id: str
+    status_url: str
+
+
+class RefusedItem(BaseModel):
+    """A job that stays as it is; `problem` is the type its own redrive would answer with."""
+
+    id: str
+    reason: str = Field(description="the last word of `problem`", examples=["twin-active"])
+    problem: str
+    detail: str
+    twin: dict[str, str] | None
+
+
+class RedriveReport(BaseModel):
+    """One outcome a job. `next_cursor` is there when more dead jobs match than one call takes."""
+
+    redriven: list[RedrivenItem]
+    refused: list[RefusedItem]
+    next_cursor: str | None
+
+
+@router.post("/redrive", response_class=Response, responses={200: {"model": RedriveReport}})
+async def redrive(request: Request, resources: Ready) -> Response:
+    """Redrive dead jobs, each in a transaction of its own: one that is refused stops no other."""
+    raw = parse_object(await read_json_body(request))
+    try:
+        asked = RedriveBody.model_validate_json(to_json(raw))
+    except ValidationError as error:
+        raise ProblemRaised(validation_problem(error)) from None
+    report = await resources.finish(_redrive_each(resources, asked), name="redrive")
+    return json_response(report)
+
+
+async def _redrive_each(resources: Resources, asked: RedriveBody) -> dict[str, Any]:
+    redriven: list[dict[str, Any]] = []
+    refused: list[dict[str, Any]] = []
+    last = None
+    async for job_id in _matching(resources, asked):
+        if len(redriven) + len(refused) == MOST_REDRIVES:
+            break
+        problem = await redrive_one(resources, job_id)
+        if problem is None:
+            redriven.append({"id": str(job_id), "status_url": job_url(job_id)})
+        else:
+            refused.append(_refused(job_id, problem))
+        last = job_id
+    else:
+        last = None
+    next_cursor = None if last is None else write_cursor(str(last))
+    return {"redriven": redriven, "refused": refused, "next_cursor": next_cursor}
+
+
+async def _matching(resources: Resources, asked: RedriveBody) -> AsyncIterator[UUID]:
+    if asked.ids is not None:
+        for job_id in dict.fromkeys(asked.ids):
+            yield job_id
+        return
+    before = read_job_cursor(asked.cursor) if asked.cursor is not None else None
+    while True:
+        async with resources.reading() as conn:
+            rows = await list_dead_jobs(conn, kind=asked.kind, before=before, limit=PAGE)
+        for row in rows:
+            yield row["id"]
+        if len(rows) < PAGE:
+            return
+        before = rows[-1]["id"]
+
+
+def _refused(job_id: UUID, problem: Problem) -> dict[str, Any]:
+    return {
+        "id": str(job_id),
+        "reason": problem.slug,
+        "problem": TYPE_BASE + problem.slug,
+        "detail": problem.detail,
+        "twin": problem.more.get("twin"),
+    }

@@ -1,0 +1,47 @@
+"""Health: /healthz is about the process alone, /readyz about what a submit needs."""
+
+import asyncio
+
+from fastapi import APIRouter, Response
+from sqlalchemy import text
+
+from api.dependencies import Open
+from api.problems import RETRY_AFTER_SECONDS
+from api.resources import Resources
+from api.responses import json_response
+from shared.database import DATABASE_ERRORS, is_unreachable
+
+router = APIRouter(tags=["health"])
+PROBE_SECONDS = 2.0
+
+
+@router.get("/healthz", response_class=Response)
+async def healthz() -> Response:
+    """200 while the process serves requests; asks neither PostgreSQL nor SQS."""
+    return json_response({"status": "ok"})
+
+
+@router.get("/readyz", response_class=Response)
+async def readyz(resources: Open) -> Response:
+    """200 when jobs can be taken. SQS is told but not required: a submit does not touch it."""
+    reason = resources.unready or await _database_problem(resources)
+    body = {
+        "status": "ready" if reason is None else "not ready",
+        "database": "ok" if reason is None else reason,
+        "relay": "publishing" if resources.relay.failures == 0 else "failing",
+    }
+    answer = json_response(body, status=200 if reason is None else 503)
+    if reason is not None:
+        answer.headers["Retry-After"] = str(RETRY_AFTER_SECONDS["database-unavailable"])
+    return answer
+
+
+async def _database_problem(resources: Resources) -> str | None:
+    try:
+        async with asyncio.timeout(PROBE_SECONDS), resources.reading() as conn:
+            await conn.execute(text("SELECT 1"))
+    except DATABASE_ERRORS as error:
+        if not is_unreachable(error):
+            raise
+        return f"the database cannot be reached: {type(error).__name__}"
+    return None

@@ -1,0 +1,211 @@
+"""Jobs: submit, show, list, cancel, redrive."""
+
+import asyncio
+import hashlib
+from time import monotonic
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from api.actions import cancelled_view, job_not_found, redrive_one
+from api.bodies import JobSummary, JobView, SubmitAnswer, SubmitBody, job_summary, job_view
+from api.cursors import read_job_cursor, write_cursor
+from api.dependencies import Facts, Ready
+from api.gate import read_json_body
+from api.idempotency import Asked, MalformedKey, parse_key, request_digest
+from api.problems import Problem, ProblemRaised
+from api.resources import Resources
+from api.responses import json_response
+from api.strict_json import parse_object
+from api.submission import Request as Submission
+from api.submission import check_submit, submit
+from shared.jobs.read import list_jobs, show_job
+from shared.json_text import to_json
+from shared.types import TERMINAL, JobState
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+SUBMIT_ROUTE = "/v1/jobs"
+LONGEST_RETRY_AFTER = 60
+POLL_SECONDS = 0.5
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_class=Response,
+    responses={
+        202: {"model": SubmitAnswer, "description": "A new job; poll its status_url."},
+        200: {"model": SubmitAnswer, "description": "The same work is active already."},
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": SubmitBody.model_json_schema()}},
+        },
+        "parameters": [
+            {
+                "in": "header",
+                "name": "Idempotency-Key",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 257},
+                "description": "Repeats of the same request get the same answer and no second "
+                'job, for 72 hours unless configured longer; `"key"` or bare, 1 to 255 printable '
+                "ASCII characters.",
+            }
+        ],
+    },
+)
+async def submit_job(request: Request, resources: Ready, facts: Facts) -> Response:
+    """Submit a job. 202 with a new one, 200 with the one that does this work already."""
+    try:
+        key = parse_key(request.headers.getlist("idempotency-key"))
+    except MalformedKey as error:
+        problem = Problem(slug="malformed-idempotency-key", detail=str(error))
+        raise ProblemRaised(problem) from None
+    raw = parse_object(await read_json_body(request))
+    asked = None
+    if key is not None:
+        digest = request_digest("POST", SUBMIT_ROUTE, raw)
+        asked = Asked(principal=facts.principal, key=key, digest=digest)
+    checked = check_submit(raw, resources.kinds, facts.principal)
+    if asked is None and isinstance(checked, Problem):
+        raise ProblemRaised(checked)
+    submission = Submission(asked=asked, checked=checked)
+    answer = await resources.finish(submit(resources, submission), name="submit")
+    facts.job_id = str(answer.job_id)
+    headers = dict(answer.headers)
+    if answer.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    return Response(answer.body, answer.status, headers, media_type="application/json")
+
+
+class ListQuery(BaseModel):
+    """Filters of a list of jobs; a name that is none of them is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: JobState | None = None
+    kind: str | None = Field(None, max_length=100)
+    company: str | None = Field(None, max_length=100)
+    brand: str | None = Field(None, max_length=100)
+    cursor: str | None = Field(None, max_length=200, description="`next_cursor` of the last page")
+    limit: int = Field(50, ge=1, le=200)
+
+    @field_validator("kind", "company", "brand")
+    @classmethod
+    def _storable(cls, value: str | None) -> str | None:
+        if value is not None and "\x00" in value:
+            raise ValueError("must not hold U+0000")
+        return value
+
+
+class JobPage(BaseModel):
+    """Jobs, newest first."""
+
+    jobs: list[JobSummary]
+    next_cursor: str | None
+
+
+@router.get("", response_class=Response, responses={200: {"model": JobPage}})
+async def list_page(query: Annotated[ListQuery, Query()], resources: Ready) -> Response:
+    """List jobs, newest first; paging neither repeats nor skips one while they change."""
+    filters: dict[str, Any] = query.model_dump(
+        exclude={"cursor", "limit"}, exclude_none=True, mode="json"
+    )
+    if query.cursor is not None:
+        filters["before"] = read_job_cursor(query.cursor)
+    async with resources.reading() as conn:
+        rows = await list_jobs(conn, filters, limit=query.limit + 1)
+    page, more = rows[: query.limit], len(rows) > query.limit
+    body = {
+        "jobs": [job_summary(row) for row in page],
+        "next_cursor": write_cursor(str(page[-1]["id"])) if more else None,
+    }
+    return json_response(body)
+
+
+@router.get(
+    "/{job_id}",
+    response_class=Response,
+    responses={200: {"model": JobView}, 304: {"description": "Unchanged since that ETag."}},
+)
+async def show(
+    job_id: UUID,
+    request: Request,
+    resources: Ready,
+    facts: Facts,
+    wait: Annotated[float, Query(ge=0, le=30, description="seconds to wait for an end")] = 0,
+) -> Response:
+    """Show a job. `wait` answers when it has ended, or after so many seconds at the latest."""
+    facts.job_id = str(job_id)
+    deadline = monotonic() + wait
+    while True:
+        # Nothing is held between two looks: neither a transaction nor a connection.
+        async with resources.reading() as conn:
+            row = await show_job(conn, job_id)
+        if row is None:
+            raise ProblemRaised(job_not_found(job_id))
+        left = deadline - monotonic()
+        if left <= 0 or row["state"] in TERMINAL or await _gone(request, resources):
+            break
+        await asyncio.sleep(min(left, POLL_SECONDS))
+    return _shown(job_view(row), row["due_in"], request.headers.get("if-none-match", ""))
+
+
+async def _gone(request: Request, resources: Resources) -> bool:
+    return resources.stopping.is_set() or await request.is_disconnected()
+
+
+def _shown(view: dict[str, Any], due_in: float, known: str) -> Response:
+    content = to_json(view).encode()
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    if view["state"] not in TERMINAL:
+        due = due_in if view["state"] == JobState.PENDING else 0
+        headers["Retry-After"] = str(min(LONGEST_RETRY_AFTER, max(1, round(due))))
+    tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
+    if etag in tags or "*" in tags:
+        return Response(status_code=304, headers=headers)
+    return Response(content, 200, headers, media_type="application/json")
+
+
+@router.post("/{job_id}/cancel", response_class=Response, responses={200: {"model": JobView}})
+async def cancel(job_id: UUID, resources: Ready, facts: Facts) -> Response:
+    """Cancel a job: after this answer no effect of it commits. 409 when it has ended already."""
+    facts.job_id = str(job_id)
+    view = await resources.finish(cancelled_view(resources, job_id), name="cancel")
+    if view is None:
+        raise ProblemRaised(job_not_found(job_id))
+    if view["state"] != JobState.CANCELLED:
+        detail = f"the job is {view['state']}"
+        more = {"state": view["state"], "job": view}
+        raise ProblemRaised(Problem(slug="too-late", detail=detail, more=more))
+    return json_response(view)
+
+
+class RedriveAnswer(BaseModel):
+    """A dead job that is pending again."""
+
+    id: str
+    state: Literal["pending"]
+    status_url: str
+
+
+@router.post(
+    "/{job_id}/redrive",
+    status_code=202,
+    response_class=Response,
+    responses={202: {"model": RedriveAnswer}},
+)
+async def redrive(job_id: UUID, resources: Ready, facts: Facts) -> Response:
+    """Put a dead job back to pending with a fresh budget; its history is kept."""
+    facts.job_id = str(job_id)
+    problem = await resources.finish(redrive_one(resources, job_id), name="redrive")
+    if problem is not None:
+        raise ProblemRaised(problem)
+    url = f"/v1/jobs/{job_id}"
+    answer = json_response({"id": str(job_id), "state": "pending", "status_url": url}, status=202)
+    answer.headers["Location"] = url
+    answer.headers["Retry-After"] = "1"
+    return answer

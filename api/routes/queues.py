@@ -1,0 +1,138 @@
+"""Queues and workers: depth, age, who runs what; pause and resume."""
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+
+from api.bodies import show_instant
+from api.dependencies import Ready
+from api.problems import Problem, ProblemRaised
+from api.resources import Resources
+from api.responses import json_response
+from shared.jobs.pause import pause_queue, resume_queue
+from shared.jobs.queues import list_queues, list_workers
+
+router = APIRouter(prefix="/v1", tags=["queues"])
+LONGEST_NAME = 40
+
+
+class QueueView(BaseModel):
+    """Depth by state; `due` are the pending jobs whose time has come."""
+
+    name: str
+    paused: bool
+    pending: int
+    due: int
+    running: int
+    dead: int
+    oldest_due_seconds: float | None
+    alone_worker: str | None
+
+
+class QueueList(BaseModel):
+    """Every queue."""
+
+    queues: list[QueueView]
+
+
+@router.get("/queues", response_class=Response, responses={200: {"model": QueueList}})
+async def queues(resources: Ready) -> Response:
+    """Show every queue with its depth and the age of its oldest due job."""
+    async with resources.reading() as conn:
+        rows = await list_queues(conn)
+    body = [
+        dict(row)
+        | {"oldest_due_seconds": row["oldest_due_seconds"] and round(row["oldest_due_seconds"], 3)}
+        for row in rows
+    ]
+    return json_response({"queues": body})
+
+
+class PauseAnswer(BaseModel):
+    """The queue as it is now; `staged` messages were written for jobs that had none."""
+
+    name: str
+    paused: bool
+    staged: int
+
+
+@router.post(
+    "/queues/{queue}/pause", response_class=Response, responses={200: {"model": PauseAnswer}}
+)
+async def pause(queue: str, resources: Ready) -> Response:
+    """Stop claims of this queue's jobs; those that run go on. Repeating it changes nothing."""
+    _refuse_strange(queue)
+    found = await resources.finish(_pause(resources, queue), name="pause")
+    if not found:
+        raise ProblemRaised(_not_found(queue))
+    return json_response({"name": queue, "paused": True, "staged": 0})
+
+
+@router.post(
+    "/queues/{queue}/resume", response_class=Response, responses={200: {"model": PauseAnswer}}
+)
+async def resume(queue: str, resources: Ready) -> Response:
+    """Let the queue's jobs be claimed again; due ones without a message get a new one."""
+    _refuse_strange(queue)
+    staged = await resources.finish(_resume(resources, queue), name="resume")
+    if staged is None:
+        raise ProblemRaised(_not_found(queue))
+    return json_response({"name": queue, "paused": False, "staged": staged})
+
+
+async def _pause(resources: Resources, queue: str) -> bool:
+    async with resources.transaction() as conn:
+        return await pause_queue(conn, queue)
+
+
+async def _resume(resources: Resources, queue: str) -> int | None:
+    async with resources.transaction() as conn:
+        staged = await resume_queue(conn, queue)
+    resources.relay.wake()
+    return staged
+
+
+def _refuse_strange(queue: str) -> None:
+    if len(queue) > LONGEST_NAME or not queue.isprintable():
+        raise ProblemRaised(_not_found("of that name"))
+
+
+def _not_found(queue: str) -> Problem:
+    return Problem(slug="queue-not-found", detail=f"queue {queue} is unknown here")
+
+
+class WorkerView(BaseModel):
+    """A worker that has registered; `live` while its own promise to be seen again holds."""
+
+    worker_id: str
+    host: str
+    pid: int
+    state: str
+    live: bool
+    code_version: str
+    started_at: str
+    seen_at: str
+    kinds: dict[str, int]
+    queues: list[dict[str, object]]
+    running: list[dict[str, object]]
+
+
+class WorkerList(BaseModel):
+    """Every worker."""
+
+    workers: list[WorkerView]
+
+
+@router.get("/workers", response_class=Response, responses={200: {"model": WorkerList}})
+async def workers(resources: Ready) -> Response:
+    """Show every worker: where it is, what it knows, its slots, and which jobs it runs."""
+    async with resources.reading() as conn:
+        rows = await list_workers(conn)
+    body = [
+        dict(row)
+        | {
+            "started_at": show_instant(row["started_at"]),
+            "seen_at": show_instant(row["seen_at"]),
+        }
+        for row in rows
+    ]
+    return json_response({"workers": body})

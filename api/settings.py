@@ -1,0 +1,77 @@
+"""What the api reads from its environment; everything is checked before anything is opened."""
+
+import ipaddress
+from typing import Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from shared.settings import SharedSettings, load
+
+BODY_LIMIT_BYTES = 300 * 1024  # a payload of 256 KiB in its envelope
+BACKGROUND_POOL_SIZE = 4  # the relay's parallel batches
+
+
+class ApiSettings(SharedSettings):
+    """Settings of one api process. It opens `api_pool_size` + 4 connections at most."""
+
+    api_host: str = "127.0.0.1"
+    api_port: int = Field(8000, ge=0, le=65_535)
+    token: SecretStr | None = Field(None, description="bearer token; none means loopback only")
+    api_pool_size: int = Field(10, ge=2, le=200)
+    api_lock_timeout_seconds: float | None = Field(None, gt=0, description="of one request")
+    api_command_timeout_seconds: float = Field(10.0, gt=0, le=300)
+    api_pool_timeout_seconds: float = Field(3.0, gt=0, le=60)
+    idempotency_hours: int = Field(72, ge=24, le=24 * 365)
+    key_reaper_seconds: float = Field(60.0, gt=0, le=3600)
+
+    @property
+    def request_lock_timeout(self) -> float:
+        """How long a request waits for a row (seconds), below the lease's own limit."""
+        most = self.timing.lock_timeout
+        return min(most, self.api_lock_timeout_seconds or 2.0)
+
+    @field_validator("token")
+    @classmethod
+    def _printable_token(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is None or not token.get_secret_value():
+            return None
+        said = token.get_secret_value()
+        if not (said.isascii() and said.isprintable() and " " not in said):
+            raise ValueError("must be printable ASCII without spaces, or no client could send it")
+        return token
+
+    @model_validator(mode="after")
+    def _open_to_loopback_only(self) -> Self:
+        if self.token is None and not is_loopback(self.api_host):
+            raise ValueError(
+                f"CHOT_API_HOST={self.api_host} and CHOT_TOKEN (not set) disagree: without a "
+                "token the api binds to a loopback address only"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _commands_outlast_locks(self) -> Self:
+        if self.api_command_timeout_seconds <= self.request_lock_timeout:
+            raise ValueError(
+                f"CHOT_API_COMMAND_TIMEOUT_SECONDS={self.api_command_timeout_seconds:g} and "
+                f"CHOT_API_LOCK_TIMEOUT_SECONDS={self.request_lock_timeout:g} disagree: "
+                "a command must outlast the lock it waits for"
+            )
+        return self
+
+
+def load_settings() -> ApiSettings:
+    """Settings from the environment; ConfigRefused has one line for each that is wrong."""
+    settings = load(ApiSettings)
+    settings.timing.refuse_unsafe()
+    return settings
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a socket bound to `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,151 @@
+"""One POST: from the raw body to the stored answer, in one READ COMMITTED transaction."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from pydantic import ValidationError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from api.bodies import SubmitBody, job_url, show_instant
+from api.idempotency import (
+    Answer,
+    Asked,
+    Fresh,
+    InProgress,
+    KeyReused,
+    replay_or_begin,
+    store_answer,
+)
+from api.problems import Problem, ProblemRaised, field_problem, validation_problem
+from api.resources import Resources
+from shared.errors import EnqueueRefused
+from shared.jobs.enqueue import Accepted, Submit, enqueue
+from shared.json_text import to_json
+from shared.kinds import Kind
+
+# What chot.enqueue() may still refuse although the body passed here.
+REFUSALS = {"company": "unknown-company", "brand": "unknown-brand", "kind": "unknown-kind"}
+UNKNOWN = frozenset({"CH001", "CH005"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A submit as parsed, under its key if there is one.
+
+    `checked` may be a problem: a stored answer is found before it counts, so that a rule that came
+    later turns no honest retry away.
+    """
+
+    asked: Asked | None
+    checked: Submit | Problem
+
+
+def check_submit(
+    raw: dict[str, Any], kinds: Mapping[str, Kind], principal: str
+) -> Submit | Problem:
+    """The job that the body asks for, or the problem with it. The payload stays as it was sent."""
+    try:
+        body = SubmitBody.model_validate(raw)
+    except ValidationError as error:
+        return validation_problem(error)
+    kind = kinds.get(body.kind)
+    if kind is None:
+        return field_problem("unknown-kind", "kind", "is none of the known kinds", body.kind)
+    problem = payload_problem(kind, to_json(raw["payload"]))
+    if problem is not None:
+        return problem
+    return Submit(
+        kind=body.kind,
+        company=body.company,
+        brand=body.brand,
+        payload=raw["payload"],
+        run_at=body.run_at,
+        priority=body.priority,
+        max_attempts=body.max_attempts,
+        principal=principal,
+        payload_version=kind.version,
+    )
+
+
+def payload_problem(kind: Kind, payload: str) -> Problem | None:
+    """What the kind's model has against this payload (JSON text); None when it fits."""
+    try:
+        kind.payload.model_validate_json(payload, strict=True)
+    except ValidationError as error:
+        return validation_problem(error, prefix="payload")
+    return None
+
+
+async def submit(resources: Resources, request: Request) -> Answer:
+    """Submit once: the job, its message and its answer are committed together or not at all.
+
+    Raises ProblemRaised with nothing written. A COMMIT whose answer was lost raises the driver's
+    error: a retry under the same key tells what became of it.
+    """
+    async with resources.transaction() as conn:
+        if request.asked is not None:
+            found = await _begin(conn, request.asked)
+            if found is not None:
+                return found
+        answer = await _enqueue(conn, request.checked)
+        if request.asked is not None:
+            hours = resources.settings.idempotency_hours
+            await store_answer(conn, request.asked, answer, hours=hours)
+    resources.relay.wake()
+    return answer
+
+
+async def _begin(conn: AsyncConnection, asked: Asked) -> Answer | None:
+    found = await replay_or_begin(conn, asked)
+    match found:
+        case Answer():
+            return found
+        case Fresh():
+            return None
+        case InProgress():
+            detail = "send it again unchanged"
+            raise ProblemRaised(Problem(slug="idempotency-key-in-progress", detail=detail))
+        case KeyReused():
+            detail = "a new request needs a new key"
+            raise ProblemRaised(Problem(slug="idempotency-key-reused", detail=detail))
+    assert_never(found)
+
+
+async def _enqueue(conn: AsyncConnection, checked: Submit | Problem) -> Answer:
+    if isinstance(checked, Problem):
+        raise ProblemRaised(checked)
+    try:
+        accepted = await enqueue(conn, checked)
+    except EnqueueRefused as refused:
+        raise ProblemRaised(_refusal(refused, checked)) from None
+    return _answer(checked, accepted)
+
+
+def _refusal(refused: EnqueueRefused, job: Submit) -> Problem:
+    known = refused.code in UNKNOWN
+    slug = REFUSALS.get(refused.field, "invalid-request") if known else "invalid-request"
+    values = {"company": job.company, "brand": job.brand, "max_attempts": job.max_attempts}
+    return field_problem(slug, refused.field, str(refused), values.get(refused.field))
+
+
+def _answer(job: Submit, accepted: Accepted) -> Answer:
+    url = job_url(accepted.job_id)
+    body = {
+        "id": str(accepted.job_id),
+        "kind": job.kind,
+        "company": job.company,
+        "brand": job.brand,
+        "state": accepted.state,
+        "created": accepted.created,
+        "duplicate": accepted.duplicate,
+        "input_as_of": show_instant(accepted.input_as_of),
+        "status_url": url,
+        "links": {"self": url, "cancel": f"{url}/cancel"},
+    }
+    return Answer(
+        status=202 if accepted.created else 200,
+        headers={"Location": url, "Retry-After": "1"},
+        body=to_json(body).encode(),
+        job_id=accepted.job_id,
+    )
