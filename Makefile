@@ -56,7 +56,7 @@ test-long: venv
 	if [ -d $(DEBIAN_POSTGRES) ]; then CHOT_TEST_POSTGRES_BIN=$(DEBIAN_POSTGRES) \
 	    $(BIN)/python -m pytest $(PYTEST_ARGS); \
 	else echo 'no PostgreSQL in $(DEBIAN_POSTGRES): second version not tested'; fi
-	if command -v buildah >/dev/null; then deploy/images_check.sh; \
+	if command -v buildah >/dev/null; then $(BIN)/python -m dev.images_check; \
 	else echo 'no buildah: images not tested'; fi
 
 check: venv
@@ -80,8 +80,8 @@ lock:
 	$(COMPILE) --extra worker -c requirements/api.txt -o requirements/worker.txt pyproject.toml
 	rm -rf $(VENV)-lock
 
-images:
-	deploy/images_check.sh
+images: venv
+	$(BIN)/python -m dev.images_check
 
 clean:
 	rm -rf .chot build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache \
