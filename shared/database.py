@@ -1,7 +1,7 @@
 """Engines and transactions: the one door to PostgreSQL."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
@@ -71,6 +71,34 @@ async def transaction(
     async with engine.begin() as conn:
         await set_limits(conn, lock_timeout=lock_timeout, idle_timeout=idle_timeout)
         yield conn
+
+
+@asynccontextmanager
+async def connected(engine: AsyncEngine, drivers: set[Any]) -> AsyncIterator[AsyncConnection]:
+    """A connection that another part may cut: its asyncpg connection stands in `drivers`.
+
+    Rolled back on an error, cut off on a cancel: asyncpg's cancel request runs beside the
+    connection, could hit its next statement, and waits for a server that may not answer.
+    """
+    conn = await engine.connect()
+    driver = (await conn.get_raw_connection()).driver_connection
+    drivers.add(driver)
+    try:
+        yield conn
+    except Exception:
+        with suppress(DBAPIError, OSError):
+            await conn.rollback()
+        raise
+    except BaseException:
+        if driver is not None:
+            driver.terminate()
+        with suppress(DBAPIError, OSError):
+            await conn.invalidate()
+        raise
+    finally:
+        drivers.discard(driver)
+        with suppress(DBAPIError, OSError):
+            await conn.close()
 
 
 SET_LIMITS = text("""

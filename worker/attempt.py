@@ -69,7 +69,7 @@ async def run_attempt(runner: Runner, held: HeldLease) -> Outcome:
     held.hard_deadline = began + kind.timeout.total_seconds() + 2 * runner.kill_grace_seconds
     task = asyncio.create_task(_handle(runner, held), name=f"job {held.lease.job_id}")
     stopped = asyncio.Event()
-    held.on_stop = cancel_on(asyncio.get_running_loop(), task, stopped)
+    held.on_stop = cancel_on(asyncio.get_running_loop(), held, task, stopped)
     runner.heart.add(held)
     try:
         outcome = await _await_handler(runner, held, task, stopped, kind)
@@ -96,7 +96,7 @@ async def run_attempt(runner: Runner, held: HeldLease) -> Outcome:
 async def _handle(runner: Runner, held: HeldLease) -> Any:
     """Read the input, then run the handler; whatever it opened is closed again."""
     handler, kind = runner.handlers[held.job.kind], runner.kinds[held.job.kind]
-    raw, checkpoint = await read_input(runner.engines.auto, held.lease.job_id)
+    raw, checkpoint = await read_input(runner.engines.auto, held)
     try:
         payload = kind.payload.model_validate_json(raw)
     except ValidationError as error:

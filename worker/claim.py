@@ -10,7 +10,7 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from shared.database import is_unreachable, transaction
+from shared.database import connected, is_unreachable, transaction
 from shared.jobs.states import (
     ATTEMPTS_LEFT_AFTER_LOSS,
     CHARGED,
@@ -176,8 +176,8 @@ READ_INPUT = text("""
       LEFT JOIN chot.job_outputs o ON o.job_id = p.job_id WHERE p.job_id = :job_id""")
 
 
-async def read_input(engine: AsyncEngine, job_id: JobId) -> tuple[str, str | None]:
+async def read_input(engine: AsyncEngine, held: HeldLease) -> tuple[str, str | None]:
     """The claimed job's payload and last committed checkpoint, both as JSON text."""
-    async with engine.connect() as conn:
-        row = (await conn.execute(READ_INPUT, {"job_id": job_id})).one()
+    async with connected(engine, held.drivers) as conn:
+        row = (await conn.execute(READ_INPUT, {"job_id": held.lease.job_id})).one()
     return row.payload, row.checkpoint

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from shared.database import connected
 from shared.errors import Yield
 from shared.settings import LeaseTiming
 from shared.types import ClaimedJob, Lease
@@ -96,7 +97,7 @@ class JobContext:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A connection that can only read (role read, a READ ONLY transaction)."""
-        async with self._engines.read.connect() as conn:
+        async with connected(self._engines.read, self._held.drivers) as conn:
             await conn.execute(text("SET TRANSACTION READ ONLY"))
             yield conn
 

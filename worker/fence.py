@@ -6,7 +6,7 @@ COMMIT's answer is lost, nothing is repeated or assumed: settle_doubt() asks the
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -15,7 +15,14 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from shared.database import driver_connection, is_unreachable, set_limits, sqlstate_of, transaction
+from shared.database import (
+    connected,
+    driver_connection,
+    is_unreachable,
+    set_limits,
+    sqlstate_of,
+    transaction,
+)
 from shared.errors import Conflict, LeaseLost, PermanentError
 from shared.exact_json import dump_exact
 from shared.logs import log
@@ -56,14 +63,13 @@ async def fenced_transaction(
     held.require()
     if held.in_transaction or held.completed:
         raise RuntimeError("one open fenced transaction per lease, and none after completion")
-    held.in_transaction, cancel = True, held.on_stop
+    held.in_transaction = True
     try:
-        async with _connected(engine) as conn:
+        async with connected(engine, held.drivers) as conn:
             await set_limits(
                 conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
             )
             tx = FencedTransaction(connection=conn)
-            _abort_with(held, await driver_connection(conn))
             yield tx
             held.require()
             held.committing = True
@@ -77,52 +83,6 @@ async def fenced_transaction(
         raise
     finally:
         held.in_transaction = held.committing = False
-        held.on_stop = cancel
-
-
-@asynccontextmanager
-async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """A connection in a transaction; rolled back, or cut off, on any way out but commit."""
-    conn = await engine.connect()
-    try:
-        yield conn
-    except Exception:
-        with suppress(DBAPIError, OSError):
-            await conn.rollback()
-        raise
-    except BaseException:
-        # A cancel can hit the next statement of a connection that is used again: cut it off.
-        await _terminate(conn)
-        raise
-    finally:
-        with suppress(DBAPIError, OSError):
-            await conn.close()
-
-
-async def _terminate(conn: AsyncConnection) -> None:
-    with suppress(DBAPIError, OSError, AssertionError):
-        raw = await conn.get_raw_connection()
-        if raw.driver_connection is not None:
-            raw.driver_connection.terminate()
-    with suppress(DBAPIError, OSError):
-        await conn.invalidate()
-
-
-def _abort_with(held: HeldLease, driver: Any) -> None:
-    """Let a stop cut this transaction's connection before it cancels the task.
-
-    A cancelled statement waits for the server to answer; a server that does not answer is one of
-    the reasons to stop.
-    """
-    cancel, loop = held.on_stop, asyncio.get_running_loop()
-
-    def stop() -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(driver.terminate)
-        if cancel is not None:
-            cancel()
-
-    held.on_stop = stop
 
 
 async def _fence(

@@ -58,6 +58,7 @@ class HeldLease:
     reason: str = ""
     progress: Progress | None = None
     children: set[int] = field(default_factory=set)
+    drivers: set[Any] = field(default_factory=set)
     on_stop: Callable[[], None] | None = None
 
     def stop(self, cause: StopCause, reason: str) -> None:
@@ -206,11 +207,20 @@ async def settle_doubt(conn: AsyncConnection, lease: Lease) -> tuple[int, str | 
 
 
 def cancel_on(
-    loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]", stopped: asyncio.Event
+    loop: asyncio.AbstractEventLoop,
+    held: HeldLease,
+    task: "asyncio.Task[Any]",
+    stopped: asyncio.Event,
 ) -> Callable[[], None]:
-    """How another thread cancels a task of `loop`, and wakes the one that waits for its end."""
+    """How another thread cancels a job's task on `loop`, and wakes the one that waits for it.
+
+    Its database connections are cut first: a cancelled statement waits for the server to answer,
+    and a server that does not answer is one of the reasons to stop.
+    """
 
     def cancel() -> None:
+        for driver in tuple(held.drivers):
+            driver.terminate()
         task.cancel()
         stopped.set()
 

@@ -129,6 +129,8 @@ RELEASE_JOB = exit_statement(
            available_at = clock_timestamp() + make_interval(secs => :delay)
      WHERE {OURS}""",
     outcome="'released'",
+    # An interruption is no failure of the job: its attempt remembers it, the job need not.
+    kept_error="CASE WHEN state = 'dead' THEN CAST(:error AS jsonb) END",
 )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from math import ceil
 from time import monotonic
 from uuid import UUID
 
@@ -27,7 +28,6 @@ from worker.settle import (
     PutOff,
     RunAlone,
     Settlement,
-    put_off_seconds,
     read_missed,
     settle,
 )
@@ -205,7 +205,7 @@ class Receiver:
                 self._deliveries.delete(delivery)
             case RunAlone():
                 if not await self._run_alone(self, job_id):
-                    return put_off_seconds(0, self._claimant.timing.lease)
+                    return ceil(self._claimant.timing.lease)  # the reservation's own length
                 # From here on the reservation stands for the message.
                 self._deliveries.delete(delivery)
             case ClaimAgain():

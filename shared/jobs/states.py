@@ -49,16 +49,21 @@ ATTEMPTS_LEFT_AFTER_LOSS = f"""(j.attempt - {LOST_LEASES} - j.interruptions < j.
 RUNS_ALONE_AFTER = 2
 
 
-def exit_statement(update: str, *, outcome: str, error: str = ":error") -> TextClause:
+def exit_statement(
+    update: str, *, outcome: str, error: str = ":error", kept_error: str | None = None
+) -> TextClause:
     """Compose an exit from `running` (or `pending`): ONE statement, fed from the UPDATE's rows.
 
     `update` is a conditional `UPDATE chot.jobs j … WHERE …` without RETURNING. Whatever depends
     on having won hangs on its RETURNING: the attempt is closed, result and error are stored, a
     follow-up becomes a job once its predecessor's fingerprint is free, messages are staged. A
     follow-up inserted earlier would violate the unique index, an attempt closed earlier would
-    deadlock with a claim. Binds besides those of `update`: `:error`, `:result` (JSON text).
+    deadlock with a claim. The job keeps
+    `kept_error` (the attempt's error unless given). Binds besides those of `update`: `:error`,
+    `:result` (JSON text).
     Answers a row for each job that left: id, state, kind, queue, fence, attempt, wait_seconds.
     """
+    kept_error = kept_error or f"CAST({error} AS jsonb)"
     return text(f"""
     WITH gone AS ({update}
         RETURNING j.*),
@@ -70,8 +75,8 @@ def exit_statement(update: str, *, outcome: str, error: str = ":error") -> TextC
          WHERE a.job_id = gone.id AND a.fence = gone.fence AND a.outcome IS NULL),
     told AS (
         INSERT INTO chot.job_outputs AS o (job_id, result, error)
-        SELECT id, CAST(:result AS jsonb), CAST({error} AS jsonb) FROM gone
-         WHERE CAST(:result AS jsonb) IS NOT NULL OR CAST({error} AS jsonb) IS NOT NULL
+        SELECT id, CAST(:result AS jsonb), {kept_error} FROM gone
+         WHERE CAST(:result AS jsonb) IS NOT NULL OR {kept_error} IS NOT NULL
         ON CONFLICT (job_id) DO UPDATE SET result = excluded.result, error = excluded.error),
     follow AS (
         INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts,

@@ -191,7 +191,7 @@ async def test_the_checkpoint_read_after_a_claim_is_the_zombies_last_one(
     proceed.set()
     await committing
     (second,) = await claiming
-    _, checkpoint = await read_input(autocommit(probes), second.lease.job_id)
+    _, checkpoint = await read_input(autocommit(probes), second)
     assert checkpoint == '{"chunks": 2}'
     assert second.checkpoint_no == 1
 
