@@ -18,6 +18,7 @@ from shared.errors import ConfigRefused
 from shared.kinds import Kind
 from shared.kinds.registry import mirror_kinds
 from shared.logs import log
+from shared.restored import refuse_restored
 from shared.sqs import TRANSPORT_ERRORS, SqsClient
 from worker.settings import WorkerSettings, refuse_queue
 
@@ -50,6 +51,7 @@ async def wait_for_database(
                 engine, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
             ) as conn:
                 row = (await conn.execute(READ_IN_FORCE)).one()
+                await refuse_restored(conn)
                 await mirror_kinds(conn, kinds, default_max_attempts=settings.max_attempts)
         except (DBAPIError, OSError) as error:
             tries += 1

@@ -1,0 +1,74 @@
+"""`chot doctor`: what a database needs after it was restored, and a look at what hangs."""
+
+import asyncio
+
+import click
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from shared.cli.exits import Exit, Failure
+from shared.cli.options import as_json, print_json
+from shared.database import is_unreachable, open_engine
+from shared.errors import ConfigRefused
+from shared.restored import mark_restored, refuse_restored
+from shared.settings import load_migrate_url
+
+READ_SIGNS = text("""
+    SELECT (SELECT count(*) FROM chot.jobs WHERE state = 'running'
+               AND lease_expires_at < clock_timestamp()) AS "jobs with an expired lease",
+           (SELECT count(*) FROM chot.jobs WHERE state = 'dead') AS "dead jobs",
+           (SELECT count(*) FROM chot.dead_messages) AS "dead messages",
+           (SELECT count(*) FROM chot.outbox WHERE quarantined_at IS NOT NULL)
+               AS "quarantined messages",
+           (SELECT count(*) FROM chot.outbox WHERE quarantined_at IS NULL
+               AND next_send_at < clock_timestamp() - interval '1 minute')
+               AS "messages overdue by a minute",
+           (SELECT count(*) FROM chot.queues q WHERE NOT q.paused
+               AND EXISTS (SELECT FROM chot.jobs j WHERE j.queue = q.name AND j.state = 'pending')
+               AND NOT EXISTS (SELECT FROM chot.worker_queues w JOIN chot.workers USING (worker_id)
+                                WHERE w.queue = q.name AND live_until > clock_timestamp()))
+               AS "queues with jobs and no live worker" """)
+
+
+@click.command()
+@click.option(
+    "--restored",
+    is_flag=True,
+    help="After any restore but a physical one: make movements visible, change deployment_id.",
+)
+@as_json
+@click.pass_context
+def doctor(context: click.Context, /, *, restored: bool, as_json: bool) -> None:
+    """Look for what hangs (exit code 1 when something does), or put a restored database right.
+
+    Connects as CHOT_MIGRATE_DATABASE_URL (or CHOT_DATABASE_URL; --restored needs the owner).
+    """
+    try:
+        url = load_migrate_url()
+        found = asyncio.run(_restored(url) if restored else _signs(url))
+    except ConfigRefused as refusal:
+        raise Failure(str(refusal), code=Exit.CONFIG) from None
+    except (DBAPIError, OSError) as error:
+        away = is_unreachable(error)
+        said = f"the database {'cannot be reached' if away else 'refuses'}: {error}"
+        raise Failure(said, code=Exit.UNAVAILABLE if away else Exit.REFUSED) from None
+    if as_json:
+        print_json(found)
+    else:
+        click.echo("\n".join(f"{count:>12,}  {what}" for what, count in found.items()))
+    context.exit(Exit.NO if not restored and any(found.values()) else Exit.OK)
+
+
+async def _signs(url: str) -> dict[str, int]:
+    engine = open_engine(url, pool_size=0, application_name="chot doctor")
+    async with engine.connect() as conn:
+        await refuse_restored(conn)
+        return dict((await conn.execute(READ_SIGNS)).mappings().one())
+
+
+async def _restored(url: str) -> dict[str, int]:
+    engine = open_engine(url, pool_size=0, application_name="chot doctor")
+    seen = frozen = 0
+    async for seen, frozen in mark_restored(engine):
+        click.echo(f"{seen:,} movements seen, {frozen:,} made visible", err=True)
+    return {"movements seen": seen, "movements made visible": frozen}

@@ -1,0 +1,70 @@
+"""A database that came back from anything but a physical backup: noticed, and put right.
+
+A cost run reads the movements that its snapshot saw, by each movement's transaction id. A logical
+restore keeps those ids while the new server counts from its own: movements from "the future" would
+be invisible for ever. So api and worker refuse to start on one, until `chot doctor --restored`.
+"""
+
+from collections.abc import AsyncIterator
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from shared.database import transaction
+from shared.errors import ConfigRefused
+
+BATCH = 50_000
+
+READ_NEWEST_XID = text("""
+    SELECT m.xid::text AS newest, pg_snapshot_xmax(pg_current_snapshot())::text AS next,
+           m.xid >= pg_snapshot_xmax(pg_current_snapshot()) AS beyond
+      FROM books.stock_movements m ORDER BY m.id DESC LIMIT 1""")
+
+
+async def refuse_restored(conn: AsyncConnection) -> None:
+    """Raise ConfigRefused when the newest movement was written by a server of another count."""
+    row = (await conn.execute(READ_NEWEST_XID)).one_or_none()
+    if row is not None and row.beyond:
+        raise ConfigRefused(
+            f"the newest stock movement was written by transaction {row.newest}, this server's "
+            f"next is {row.next}: the database was restored from a logical copy. Run "
+            "`chot doctor --restored` once, with nothing else running"
+        )
+
+
+# '3' is FrozenTransactionId: visible in every snapshot.
+FREEZE_MOVEMENTS = text("""
+    WITH some AS (
+        SELECT id FROM books.stock_movements WHERE id > :after ORDER BY id LIMIT :most)
+    , frozen AS (
+        UPDATE books.stock_movements m SET xid = '3' FROM some
+         WHERE m.id = some.id AND m.xid <> '3'::xid8 RETURNING m.id)
+    SELECT max(some.id) AS last, count(*) AS seen, (SELECT count(*) FROM frozen) AS frozen
+      FROM some""")
+
+# Snapshots of another server mean nothing here: such runs start again from nothing.
+VOID_RUNS = text("""
+    WITH void AS (
+        UPDATE books.cost_runs SET status = 'failed' WHERE status = 'building' RETURNING job_id)
+    UPDATE chot.job_outputs o SET checkpoint = NULL FROM void WHERE o.job_id = void.job_id""")
+NEW_DEPLOYMENT = text("UPDATE chot.deployment SET deployment_id = gen_random_uuid()")
+
+
+async def mark_restored(engine: AsyncEngine) -> AsyncIterator[tuple[int, int]]:
+    """Make every stored movement visible to all, void unfinished runs, become a new deployment.
+
+    Yields (seen, frozen) as it goes, in transactions of some 50,000 rows. Needs the owner's
+    rights and that nothing else runs. May be repeated; the deployment changes last, each time.
+    """
+    after, seen, frozen = 0, 0, 0
+    while True:
+        async with transaction(engine) as conn:
+            row = (await conn.execute(FREEZE_MOVEMENTS, {"after": after, "most": BATCH})).one()
+        if row.last is None:
+            break
+        after, seen, frozen = row.last, seen + row.seen, frozen + row.frozen
+        yield seen, frozen
+    async with transaction(engine) as conn:
+        await conn.execute(VOID_RUNS)
+        await conn.execute(NEW_DEPLOYMENT)
+    yield seen, frozen
