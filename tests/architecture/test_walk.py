@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ NAMES = sorted(set(re.findall(r"`((?:api|shared|worker)(?:\.\w+)+)`", WALK.read_
 def test_every_name_in_the_walk_can_be_imported(name: str) -> None:
     """A renamed function takes its line in the walk along."""
     module, _, attribute = name.rpartition(".")
-    assert hasattr(importlib.import_module(module), attribute)
+    assert hasattr(importlib.import_module(module), attribute) or find_spec(name)
 
 
 def test_the_walk_names_every_step() -> None:
