@@ -97,8 +97,8 @@ def redrive(
 
 
 def _redrive_matching(api: Api, which: dict[str, Any]) -> dict[str, Any]:
-    """Follow the cursor to the end; each job has an outcome of its own."""
-    report: dict[str, Any] = {"redriven": 0, "refused": 0, "items": []}
+    """Follow the cursor to the end; each job is redriven or refused by itself."""
+    report: dict[str, Any] = {"redriven": [], "refused": []}
     cursor: str | None = None
     while True:
         body = which if cursor is None else which | {"cursor": cursor}
@@ -113,6 +113,7 @@ def _redrive_matching(api: Api, which: dict[str, Any]) -> dict[str, Any]:
 def _said(job_id: str | None, answer: dict[str, Any]) -> str:
     if job_id is not None:
         return f"job {job_id} is {answer['state']} again; `chot wait {job_id}` follows it"
-    lines = [f"{answer['redriven']} redriven, {answer['refused']} refused"]
-    lines += [f"  {item['id']}: {item['detail']}" for item in answer["items"] if item["problem"]]
+    redriven, refused = answer["redriven"], answer["refused"]
+    lines = [f"{len(redriven)} redriven, {len(refused)} refused"]
+    lines += [f"  {item['id']}: {item['detail']}" for item in refused]
     return "\n".join(lines)

@@ -16,10 +16,9 @@ def test_redrive_wants_exactly_one_way_of_saying_which(words: list[str]) -> None
 def test_redrive_of_all_goes_through_every_page_and_ends_with_5_when_one_is_refused(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = {"id": "a", "outcome": "redriven", "problem": None, "detail": None}
-    twin = {"id": "b", "outcome": "twin-active", "problem": "x", "detail": "is active as c"}
-    peer.say(200, {"redriven": 1, "refused": 0, "items": [done], "next_cursor": "n"})
-    peer.say(200, {"redriven": 0, "refused": 1, "items": [twin], "next_cursor": None})
+    refused = [{"id": "b", "reason": "twin-active", "detail": "is active as c"}]
+    peer.say(200, {"redriven": [{"id": "a"}], "refused": [], "next_cursor": "n"})
+    peer.say(200, {"redriven": [], "refused": refused, "next_cursor": None})
     assert run(["redrive", "--all"]) == 5
     sent = [json.loads(asked.body) for asked in peer.asked]
     assert sent == [{"all": True}, {"all": True, "cursor": "n"}]
