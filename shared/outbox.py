@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import Row, text
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.database import is_unreachable
@@ -117,8 +116,8 @@ class Relay:
                 while await self.flush() and not stop.is_set():
                     pass
                 await self._wait(await self._pause(), stop)
-            except (*TRANSPORT_ERRORS, DBAPIError) as error:
-                if isinstance(error, DBAPIError) and not is_unreachable(error):
+            except Exception as error:  # noqa: BLE001 - one odd row must not end the relay
+                if not (isinstance(error, TRANSPORT_ERRORS) or is_unreachable(error)):
                     log.exception("relay.failed")
                 self._failures += 1
                 log.warning("relay.waits", error=str(error), failures=self._failures)

@@ -101,8 +101,8 @@ class Receiver:
             try:
                 await self._receive(stop)
                 self._failures = 0
-            except (*TRANSPORT_ERRORS, DBAPIError) as error:
-                if isinstance(error, DBAPIError) and not is_unreachable(error):
+            except Exception as error:  # noqa: BLE001 - one odd message must not end the queue
+                if not (isinstance(error, TRANSPORT_ERRORS) or is_unreachable(error)):
                     log.exception("receive.failed", queue=self.queue)
                 self._failures += 1
                 said = str(error) or type(error).__name__

@@ -76,6 +76,9 @@ class Worker:
                 return 0
             stopping.cancel()
             await self._work(*started.result())
+            if self._exit_code == EXIT_STUCK:
+                # The loop's own end would wait for the task that does not end.
+                os._exit(EXIT_STUCK)
         return self._exit_code
 
     def _on_signal(self) -> None:
