@@ -35,8 +35,9 @@ COLUMNS = (
 Row = tuple[object, ...]
 
 # Of a hundred events in the shops; what is missing to a hundred are sales.
-RECEIPTS, TRANSFERS, SALES_RETURNS, PURCHASE_RETURNS, LOSSES, FINDS = 5.0, 6.0, 2.0, 0.6, 0.8, 0.3
+RECEIPTS, TRANSFERS, SALES_RETURNS, PURCHASE_RETURNS, LOSSES, FINDS = 9.0, 4.0, 2.0, 0.6, 0.4, 0.2
 REMEMBERED = 4_000
+LOW = 15
 OPENING_SHARE = 8  # at most one opening in so many movements
 SLIP = {"issue": "BH", "receipt": "NK", "transfer": "CK", "sales_return": "TL"}
 SATURDAY = 5
@@ -98,7 +99,7 @@ class Month:
         }
         self.open_shops = list(self.by_store)
         self.events: list[tuple[float, Callable[[], Row | None]]] = _cumulative(
-            (RECEIPTS, self._receive_any),
+            (RECEIPTS, self._restock),
             (TRANSFERS, self._transfer),
             (SALES_RETURNS, self._take_back),
             (PURCHASE_RETURNS, self._send_back),
@@ -134,7 +135,7 @@ class Month:
         return self.by_store[store][bisect(weights, self.dice.random() * weights[-1])]
 
     def _open(self, shelf: Shelf) -> Row:
-        quantity = self._units(shelf, 20, 160)
+        quantity = self._units(shelf, 6, 40)
         shelf.on_hand += quantity
         return self._row(shelf, "opening", quantity, value=self._cost(shelf.item, quantity))
 
@@ -148,11 +149,13 @@ class Month:
         self.sold.latest.append((_id(row), shelf, wanted))
         return row
 
-    def _receive_any(self) -> Row:
-        return self._receive(self._any_shelf())
+    def _restock(self) -> Row | None:
+        """Shops order what runs low; what sells out before that is ordered by its next buyer."""
+        shelf = self._any_shelf()
+        return self._receive(shelf) if shelf.on_hand < LOW * shelf.item.one else None
 
     def _receive(self, shelf: Shelf) -> Row:
-        quantity = self._units(shelf, 24, 400)
+        quantity = self._units(shelf, 12, 60)
         shelf.on_hand += quantity
         row = self._row(shelf, "receipt", quantity, value=self._cost(shelf.item, quantity))
         self.bought.latest.append((_id(row), shelf, quantity))
@@ -162,7 +165,7 @@ class Month:
         source = self._any_shelf()
         others = self.by_item[source.store.brand, source.item.code]
         target = self.dice.choice(others)
-        quantity = min(source.on_hand // 2, self._units(source, 1, 30))
+        quantity = min(source.on_hand // 2, self._units(source, 1, 12))
         if target is source or quantity <= 0:
             return None
         source.on_hand -= quantity

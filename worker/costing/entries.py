@@ -1,7 +1,7 @@
 """Sort an item's movements into what they mean for the price of their cost pool."""
 
 from collections.abc import Callable, Mapping
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import NamedTuple
 
 from worker.costing.exact import share
@@ -17,8 +17,8 @@ from worker.costing.movements import (
 from worker.costing.problems import Code, Problem, problem
 
 
-class Role(Enum):
-    """What an entry does to the average; compared by identity, so plain members will do."""
+class Role(IntEnum):
+    """What an entry does to the average (integers hash fast; the numbers mean nothing)."""
 
     KNOWN = auto()  # comes in with a value of its own: part of the average
     GAIN = auto()  # comes in without a value: takes the average, does not move it

@@ -9,7 +9,7 @@ from worker.costing.pools import PoolCosts
 from worker.costing.results import Flow, PoolResult, StoreBalance
 
 INFLOWS = frozenset({Role.KNOWN, Role.GAIN, Role.BACK})
-_KNOWN_FLOW = {
+_KNOWN_FLOW: Mapping[str, str] = {
     Kind.OPENING: "opening",
     Kind.SALES_RETURN: "sales_return",
     Kind.ISSUE: "sales_return",
@@ -18,8 +18,8 @@ _KNOWN_FLOW = {
     Kind.CONSUME: "gain",
     Kind.ADJUST_OUT: "gain",
 }
-_RETURN_FLOW = {Kind.SALES_RETURN: "issue", Kind.ADJUST_IN: "usage"}
-_OUT_FLOW = {Kind.ISSUE: "issue", Kind.PURCHASE_RETURN: "purchase_return"}
+_RETURN_FLOW: Mapping[str, str] = {Kind.SALES_RETURN: "issue", Kind.ADJUST_IN: "usage"}
+_OUT_FLOW: Mapping[str, str] = {Kind.ISSUE: "issue", Kind.PURCHASE_RETURN: "purchase_return"}
 
 
 def flow_of(entry: Entry) -> str | None:
@@ -27,7 +27,7 @@ def flow_of(entry: Entry) -> str | None:
 
     A reversal of an earlier period's movement stands in the column of the opposite flow.
     """
-    kind = Kind(entry.movement.kind)
+    kind = entry.movement.kind
     match entry.role:
         case Role.KNOWN:
             return _KNOWN_FLOW.get(kind, "receipt")
