@@ -83,6 +83,8 @@ class Stack:
 
         Raises StartFailed, with nothing left running, if one does not.
         """
+        if self.config.port and is_listening(self.config.port):
+            raise StartFailed(f"port {self.config.port} is in use; choose another with --port")
         try:
             self._backing = await start_backing(self.config, self._say)
             urls, endpoint = self._backing.urls, self._backing.sqs_endpoint
@@ -121,8 +123,6 @@ class Stack:
 
     def _spawn_api(self, port: int, env: Mapping[str, str]) -> Member:
         chosen = port or free_port()
-        if is_listening(chosen):
-            raise StartFailed(f"port {chosen} is in use; choose another with --port")
         command = self._command("api", len(self.apis) + 1, {**env, "CHOT_API_PORT": str(chosen)})
         api = Member(command, port=chosen)
         self.members.append(api)

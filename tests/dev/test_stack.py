@@ -1,0 +1,115 @@
+"""`chot dev` starts everything, keeps it running, and leaves nothing behind."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from dev.processes import poll_until
+from tests.dev.test_processes import gone
+from tests.services import ROOT
+
+STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningStack:
+    """A `chot dev --json` that has said it is ready."""
+
+    process: subprocess.Popen[str]
+    about: dict[str, Any]
+    home: Path
+
+    @property
+    def pids(self) -> list[int]:
+        """Every process of it that must not outlive it."""
+        members: list[int] = [*self.about["api_pids"], *self.about["worker_pids"]]
+        below = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        servers = [int(pid) for each in below for pid in each.read_text().split()]
+        return sorted({*members, *servers})
+
+
+@pytest.fixture
+def home(services_home: Path, request: pytest.FixtureRequest) -> Path:
+    mine: Path = services_home / request.node.name
+    mine.mkdir()
+    return mine
+
+
+@contextmanager
+def chot_dev(home: Path, *options: str) -> Iterator[RunningStack]:
+    command = [sys.executable, "-m", "dev.stack", "--json", "--no-sample", "--port", "0"]
+    with (
+        (home / "stderr").open("w") as errors,
+        subprocess.Popen(
+            [*command, "--home", str(home), *options],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, (home / "stderr").read_text()
+        try:
+            yield RunningStack(process=process, about=json.loads(line), home=home)
+        finally:
+            process.kill()
+
+
+def test_everything_is_up_when_the_line_is_printed_and_gone_after_ctrl_c(home: Path) -> None:
+    with chot_dev(home, "--workers", "2", "--api", "2") as stack:
+        assert {"api_url", "token", "database_url", "sqs_endpoint"} <= stack.about.keys()
+        assert len(stack.about["api_urls"]) == 2
+        assert len(stack.about["worker_pids"]) == 2
+        token = {"Authorization": f"Bearer {stack.about['token']}"}
+        for url in stack.about["api_urls"]:
+            assert httpx.get(f"{url}/readyz").status_code == httpx.codes.OK
+            assert httpx.get(f"{url}/v1/jobs", headers=token).status_code == httpx.codes.OK
+            assert httpx.get(f"{url}/v1/jobs").status_code == httpx.codes.UNAUTHORIZED
+        pids = stack.pids
+        assert len(pids) == 6, "postgres, sqs, two apis, two workers"
+        stack.process.send_signal(signal.SIGINT)
+        assert stack.process.wait(STOP_SECONDS) == 0
+        assert [pid for pid in pids if not gone(pid)] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+def test_nothing_outlives_a_stack_that_is_killed(home: Path) -> None:
+    with chot_dev(home, "--workers", "1") as stack:
+        pids = stack.pids
+        stack.process.kill()
+        assert poll_until(lambda: all(gone(pid) for pid in pids), STOP_SECONDS)
+
+
+def test_a_worker_that_dies_is_started_again(home: Path) -> None:
+    with chot_dev(home, "--workers", "1") as stack:
+        worker = stack.about["worker_pids"][0]
+        subprocess.run(["kill", "-9", str(worker)], check=True)
+        said = stack.home / "stderr"
+        again = f"worker-1 (pid {worker}) ended with -9"
+        assert poll_until(lambda: again in said.read_text(), STOP_SECONDS)
+        assert poll_until(lambda: "worker-1 is pid" in said.read_text(), STOP_SECONDS)
+        stack.process.send_signal(signal.SIGTERM)
+        assert stack.process.wait(STOP_SECONDS) == 0
+
+
+def test_a_port_that_is_taken_is_a_clear_refusal(home: Path) -> None:
+    with chot_dev(home, "--workers", "1") as stack:
+        port = httpx.URL(stack.about["api_url"]).port
+        other = home / "other"
+        command = [sys.executable, "-m", "dev.stack", "--no-sample", "--port", str(port)]
+        done = subprocess.run(
+            [*command, "--home", str(other)], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        assert f"port {port} is in use; choose another with --port" in done.stderr
