@@ -1,0 +1,136 @@
+"""The operator's page: what was buried, shown safely, and the way back one by one."""
+
+import base64
+import json
+from typing import Any
+from uuid import uuid4
+
+import httpx
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from api.routes.dead_letters import DeadLetters, RedriveReport
+from shared.jobs.dead_letters import store_dead_message
+from tests.factories import fetch, scalar
+from tests.protocol.api.app import note, post, problem_of
+from tests.protocol.api.test_read_and_act import bury, made
+
+
+async def redrive(client: httpx.AsyncClient, body: Any) -> httpx.Response:
+    """POST a redrive of several."""
+    headers = {"Content-Type": "application/json"}
+    return await client.post("/v1/dead-letters/redrive", content=json.dumps(body), headers=headers)
+
+
+async def buried(engine: AsyncEngine, name: str, body: bytes) -> None:
+    """A dead message with this body."""
+    async with engine.begin() as conn:
+        assert await store_dead_message(
+            conn,
+            queue="default",
+            message_id=name,
+            body=body,
+            attributes='{"ApproximateReceiveCount": "3"}',
+            reason="body is no JSON",
+            receive_count=3,
+        )
+
+
+async def test_dead_jobs_and_dead_messages_stand_on_one_page(
+    client: httpx.AsyncClient, engine: AsyncEngine
+) -> None:
+    """Text is shown as text, everything else as base64, and long bodies are cut."""
+    job_id = await bury(client, engine)
+    await buried(engine, "text", "không phải của ta\x00".encode())
+    await buried(engine, "bytes", b"\xff\xfe\x00")
+    await buried(engine, "long", "ố".encode() * 10_000)
+    page = (await client.get("/v1/dead-letters")).json()
+    DeadLetters.model_validate(page, extra="forbid")
+    assert [(job["id"], job["error"]) for job in page["jobs"]] == [(job_id, {"message": "boom"})]
+    long, raw, said = page["messages"]
+    assert (said["body"], said["body_encoding"]) == ("không phải của ta\x00", "text")
+    assert (base64.b64decode(raw["body"]), raw["body_encoding"]) == (b"\xff\xfe\x00", "base64")
+    assert (long["body_bytes"], set(long["body"])) == (30_000, {"ố"})
+    assert len(long["body"].encode()) <= 4096
+    assert page["next_cursor"] is None
+
+
+async def test_the_page_goes_on_where_it_ended(
+    client: httpx.AsyncClient, engine: AsyncEngine
+) -> None:
+    """One cursor for both lists, also when one of them has ended."""
+    jobs = [await bury(client, engine) for _ in range(3)]
+    await buried(engine, "one", b"1")
+    first = (await client.get("/v1/dead-letters?limit=2")).json()
+    assert [job["id"] for job in first["jobs"]] == [jobs[2], jobs[1]]
+    assert len(first["messages"]) == 1
+    url = f"/v1/dead-letters?limit=2&cursor={first['next_cursor']}"
+    second = (await client.get(url)).json()
+    assert [job["id"] for job in second["jobs"]] == [jobs[0]]
+    assert (second["messages"], second["next_cursor"]) == ([], None)
+    problem_of(await client.get("/v1/dead-letters?cursor=MXxhfGI"), 422, "invalid-request")
+
+
+async def test_each_job_of_a_redrive_has_its_own_outcome(
+    client: httpx.AsyncClient, engine: AsyncEngine
+) -> None:
+    """⚑ A twin that is active again blocks only itself, and is named."""
+    body = note()
+    twin_of = await bury(client, engine, **body)
+    twin = (await post(client, body)).json()["id"]
+    free, alive, unknown = await bury(client, engine), await made(client), str(uuid4())
+    answer = await redrive(client, {"ids": [twin_of, free, alive, unknown, free]})
+    report = answer.json()
+    RedriveReport.model_validate(report, extra="forbid")
+    assert [item["id"] for item in report["redriven"]] == [free]
+    reasons = {item["id"]: item["reason"] for item in report["refused"]}
+    assert reasons == {twin_of: "twin-active", alive: "not-dead", unknown: "job-not-found"}
+    assert report["refused"][0]["twin"]["id"] == twin
+    states = await fetch(engine, "SELECT id, state FROM chot.jobs")
+    by_id = {str(row.id): row.state for row in states}
+    assert (by_id[twin_of], by_id[free]) == ("dead", "pending")
+
+
+async def test_a_redrive_takes_a_kind_or_everything(
+    client: httpx.AsyncClient, engine: AsyncEngine
+) -> None:
+    """Every page of matching jobs, not only the first."""
+    merge = await bury(client, engine, kind="api.merge")
+    notes = [await bury(client, engine) for _ in range(3)]
+    report = (await redrive(client, {"kind": "api.merge"})).json()
+    assert [item["id"] for item in report["redriven"]] == [merge]
+    report = (await redrive(client, {"all": True})).json()
+    assert {item["id"] for item in report["redriven"]} == set(notes)
+    assert (report["refused"], report["next_cursor"]) == ([], None)
+    assert await scalar(engine, "SELECT count(*) FROM chot.jobs WHERE state = 'dead'") == 0
+
+
+async def test_a_redrive_says_exactly_what_it_means(client: httpx.AsyncClient) -> None:
+    """None, two, or a cursor beside ids are refused."""
+    refused: tuple[dict[str, Any], ...] = (
+        {},
+        {"all": False},
+        {"ids": []},
+        {"ids": ["x"]},
+        {"ids": [1]},
+        {"all": True, "kind": "api.note"},
+        {"ids": [str(uuid4())], "cursor": "x"},
+        {"everything": True},
+        {"kind": "a'b"},
+    )
+    for wrong in refused:
+        problem_of(await redrive(client, wrong), 422, "invalid-request")
+
+
+async def test_a_locked_job_is_answered_with_a_time_to_come_again(
+    client: httpx.AsyncClient, engine: AsyncEngine
+) -> None:
+    """The wait for a row is bounded; nothing is left half done."""
+    job_id = await bury(client, engine)
+    async with engine.connect() as holder:
+        await holder.execute(text("SELECT id FROM chot.jobs FOR NO KEY UPDATE"))
+        answer = await client.post(f"/v1/jobs/{job_id}/redrive")
+        problem_of(answer, 503, "busy")
+        assert answer.headers["retry-after"] == "1"
+        await holder.rollback()
+    assert (await client.post(f"/v1/jobs/{job_id}/redrive")).status_code == 202

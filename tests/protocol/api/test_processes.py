@@ -1,0 +1,197 @@
+"""Real api processes under uvicorn: races between two, start-up refusals, the end by SIGTERM."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from dev.processes import Child, Command, answers, free_port, start, wait_until
+from tests.factories import scalar
+from tests.protocol.api.app import KIND_MODULE, note, post, problem_of
+from tests.services import ROOT, Database
+
+START_SECONDS = 30.0
+TOKEN = "a-token-for-tests"  # noqa: S105 - of a test
+Launch = Callable[..., tuple[Child, int]]
+
+
+@pytest.fixture
+def environment(database: Database, company: str, queue_prefix: str) -> dict[str, str]:
+    """The environment of an api process of this test; AWS is the session's emulator."""
+    assert company == "ACME", "the tests submit for this company"
+    return os.environ | {
+        "CHOT_DATABASE_URL": database.app_url,
+        "CHOT_QUEUE_PREFIX": queue_prefix,
+        "CHOT_KIND_MODULES": KIND_MODULE,
+        "CHOT_LOG_FORMAT": "json",
+    }
+
+
+@pytest.fixture
+def launch(environment: dict[str, str], tmp_path: Path) -> Iterator[Launch]:
+    """Starts an api process and returns once it is ready; what still runs ends with the test."""
+    children: list[Child] = []
+
+    def one(**changed: str) -> tuple[Child, int]:
+        port = free_port()
+        env = environment | {"CHOT_API_PORT": str(port)} | changed
+        log = tmp_path / f"api-{len(children)}.log"
+        argv = [sys.executable, "-m", "api"]
+        child = start(Command(name="api", argv=argv, env=env, log=log, cwd=ROOT))
+        children.append(child)
+        wait_until(
+            lambda: answers(port, "/readyz"), child, deadline_seconds=START_SECONDS, what="ready"
+        )
+        return child, port
+
+    yield one
+    for child in children:
+        if child.alive:
+            child.stop()
+
+
+@pytest.fixture
+async def two_clients(launch: Launch) -> AsyncIterator[list[httpx.AsyncClient]]:
+    """A client each for two api processes on one database."""
+    ports = [launch()[1], launch()[1]]
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)
+            )
+            for port in ports
+        ]
+
+
+async def test_fifty_identical_requests_make_one_job(
+    two_clients: list[httpx.AsyncClient], engine: AsyncEngine
+) -> None:
+    """C18: every 2xx has the same bytes, the others come again, nothing is a 5xx."""
+    body = note()
+    sent = [post(two_clients[n % 2], body, key='"same"') for n in range(50)]
+    got = await asyncio.gather(*sent)
+    assert {answer.status_code for answer in got} <= {202, 409}
+    accepted = [answer for answer in got if answer.status_code == 202]
+    assert len({answer.content for answer in accepted}) == 1
+    assert sum("idempotency-replayed" not in answer.headers for answer in accepted) == 1
+    for answer in got:
+        if answer.status_code == 409:
+            problem_of(answer, 409, "idempotency-key-in-progress")
+            assert answer.headers["retry-after"] == "1"
+    again = [await post(client, body, key='"same"') for client in two_clients]
+    assert {answer.content for answer in again} == {accepted[0].content}
+    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
+
+
+async def test_the_same_work_under_fifty_keys_makes_one_job(
+    two_clients: list[httpx.AsyncClient], engine: AsyncEngine
+) -> None:
+    """The active fingerprint decides across processes; a duplicate is no error."""
+    body = note()
+    got = await asyncio.gather(*(post(two_clients[n % 2], body, key=f"k{n}") for n in range(50)))
+    assert sorted({answer.status_code for answer in got}) == [200, 202]
+    assert len({answer.json()["id"] for answer in got}) == 1
+    assert sum(answer.json()["created"] for answer in got) == 1
+    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
+
+
+async def test_one_key_with_two_bodies_makes_one_job(
+    two_clients: list[httpx.AsyncClient], engine: AsyncEngine
+) -> None:
+    """C19: one is accepted, the other is 422, at once or after its 409."""
+    bodies = [note(), note()]
+    got = await asyncio.gather(
+        *(post(client, body, key="k") for client, body in zip(two_clients, bodies, strict=True))
+    )
+    assert [answer.status_code for answer in got].count(202) == 1
+    loser = next(n for n, answer in enumerate(got) if answer.status_code != 202)
+    again = await post(two_clients[loser], bodies[loser], key="k")
+    problem_of(again, 422, "idempotency-key-reused")
+    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
+
+
+async def test_sigterm_ends_a_waiting_poll_and_exits_zero(launch: Launch) -> None:
+    """In-flight requests get their answers, the log has a line for each, the exit code is 0."""
+    child, port = launch(CHOT_TOKEN=TOKEN)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    url = f"http://127.0.0.1:{port}"
+    async with httpx.AsyncClient(base_url=url, timeout=30, headers=headers) as client:
+        made = (await post(client, note(note="a secret of the payload"))).json()
+        refused = await client.get("/v1/queues", headers={"Authorization": "Bearer wrong"})
+        problem_of(refused, 401, "unauthorized")
+        waiting = asyncio.create_task(client.get(f"{made['status_url']}?wait=25"))
+        await asyncio.wait({waiting}, timeout=0.7)
+        assert not waiting.done()
+        child.send(signal.SIGTERM)
+        answer = await waiting
+    assert (answer.status_code, answer.json()["state"]) == (200, "pending")
+    assert await asyncio.to_thread(child.wait, 15) == 0
+    assert child.command.log is not None
+    said = child.command.log.read_text()
+    lines = [json.loads(line) for line in said.splitlines()]
+    requests = [line for line in lines if line["event"] == "http.request"]
+    submits = [line for line in requests if line["route"] == "/v1/jobs"]
+    assert [(line["method"], line["status"], line["job_id"]) for line in submits] == [
+        ("POST", 202, made["id"])
+    ]
+    assert {line["route"] for line in requests} >= {"/v1/jobs/{job_id}", "/readyz"}
+    assert all(line["ms"] >= 0 for line in requests)
+    assert "secret of the payload" not in said
+    assert TOKEN not in said
+    assert lines[-1]["event"] == "api.stopped"
+
+
+REFUSED: dict[str, tuple[dict[str, str | None], list[str]]] = {
+    "no database": ({"CHOT_DATABASE_URL": None}, ["CHOT_DATABASE_URL is not set"]),
+    "open to the world": (
+        {"CHOT_API_HOST": "0.0.0.0"},  # noqa: S104 - it is refused
+        ["CHOT_API_HOST=0.0.0.0 and CHOT_TOKEN (not set) disagree"],
+    ),
+    "an empty token is none": (
+        {"CHOT_API_HOST": "::", "CHOT_TOKEN": ""},
+        ["CHOT_API_HOST=:: and CHOT_TOKEN (not set) disagree"],
+    ),
+    "several at once": (
+        {"CHOT_API_PORT": "70000", "CHOT_IDEMPOTENCY_HOURS": "1"},
+        ["CHOT_API_PORT='70000'", "CHOT_IDEMPOTENCY_HOURS='1'"],
+    ),
+    "a token with a space": ({"CHOT_TOKEN": "not to be told"}, ["CHOT_TOKEN: "]),
+    "unsafe timing": ({"CHOT_HEARTBEAT_SECONDS": "20"}, ["CHOT_HEARTBEAT_SECONDS=20"]),
+    "no such kind module": (
+        {"CHOT_KIND_MODULES": "no.such"},
+        ["CHOT_KIND_MODULES names 'no.such'"],
+    ),
+    "no region": (
+        {"AWS_REGION": None, "AWS_DEFAULT_REGION": None, "AWS_CONFIG_FILE": "/nonexistent"},
+        ["You must specify a region"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_work_is_refused_in_one_line_each(
+    environment: dict[str, str], case: str
+) -> None:
+    """Exit code 78, the settings by name, no traceback and no secret."""
+    changed, expected = REFUSED[case]
+    merged: dict[str, str | None] = {**environment, **changed}
+    env = {name: value for name, value in merged.items() if value is not None}
+    command = [sys.executable, "-m", "api"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 78, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == len(expected), done.stderr
+    for line, said in zip(sorted(lines), sorted(expected), strict=True):
+        assert said in line
+    assert "not to be told" not in done.stderr
