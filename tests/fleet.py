@@ -42,6 +42,8 @@ class Fleet:
     logs: Path
     lease: float = 3.0
     children: list[Child] = field(default_factory=list)
+    # Database URLs through the test's proxy, where it has one.
+    proxied: dict[str, str] = field(default_factory=dict)
 
     def environment(self, **changes: str) -> dict[str, str]:
         """What a worker or api of this test runs in."""
@@ -92,6 +94,11 @@ class Fleet:
         self.children.append(child)
         return child
 
+    @property
+    def workers(self) -> list[Child]:
+        """Every worker that was ever started, the dead ones included."""
+        return [child for child in self.children if child.name.startswith("worker")]
+
     def events(self, child: Child, event: str) -> list[dict[str, Any]]:
         """The log lines of a child with this event name."""
         return [line for line in log_lines(child) if line.get("event") == event]
@@ -108,11 +115,17 @@ def log_lines(child: Child) -> list[dict[str, Any]]:
     """A child's log, line by line; what is no JSON is left out."""
     path = child.command.log
     assert path is not None, "every child of a fleet writes a log"
-    found: list[dict[str, Any]] = []
-    for line in path.read_text(errors="replace").splitlines():
-        if line.startswith("{"):
-            found.append(json.loads(line))
-    return found
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return [found for line in lines if (found := _parsed(line)) is not None]
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    """None for other people's words, and for a line that is only half written."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 @contextmanager

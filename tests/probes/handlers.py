@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import sys
 import time
 from datetime import date
 from decimal import Decimal
@@ -23,20 +24,26 @@ STAMP = text("""
     INSERT INTO probe.stamps (job_id, attempt, what) VALUES (:job_id, :attempt, :what)""")
 
 
-async def write(context: JobContext, payload: Write) -> dict[str, Any]:
+async def write(context: JobContext, payload: Write) -> dict[str, Any] | None:
     """Write one effect a chunk, each with its checkpoint, from where the last attempt stopped."""
     done = (context.checkpoint or {}).get("chunks", 0)
     if context.job.attempt <= payload.fail_first:
         raise RetryableError("told to fail")
     for chunk in range(done, payload.chunks):
-        context.yield_if_asked()
+        if not payload.unyielding:
+            context.yield_if_asked()
         if payload.seconds:
             await asyncio.sleep(payload.seconds)
-        async with context.transaction() as tx:
+        completes = payload.complete and chunk == payload.chunks - 1
+        async with context.completion() if completes else context.transaction() as tx:
             await tx.connection.execute(EFFECT, _effect(context, payload.number, chunk))
-            tx.checkpoint = {"chunks": chunk + 1}
+            await asyncio.sleep(payload.hold_seconds)
+            if completes:
+                tx.result = {"completed": True}
+            else:
+                tx.checkpoint = {"chunks": chunk + 1}
             tx.progress(chunk + 1, payload.chunks, unit="chunks")
-    return {"chunks": payload.chunks, "resumed_at": done}
+    return None if payload.complete else {"chunks": payload.chunks, "resumed_at": done}
 
 
 def _effect(context: JobContext, number: int, chunk: int) -> dict[str, Any]:
@@ -70,26 +77,50 @@ class OddError(Exception):
 async def misbehave(context: JobContext, payload: Misbehave) -> Any:
     """Do what the payload asks for; each branch is one way a handler goes wrong."""
     await _stamp(context, payload.how)
+    if payload.only_first and context.job.attempt > 1:
+        return await _write_one(context, payload)
     match payload.how:
+        case "exit" | "segfault" | "block" | "hold_gil":
+            _harm(payload.how, payload.seconds)
+        case "sleep":
+            await asyncio.sleep(payload.seconds)
+        case "swallow_cancel" | "catch_everything":
+            return await _ignore_cancel(payload.seconds)
+        case "child_cpu" | "child_exit" | "child_print":
+            return await _offload(context, payload)
+        case _:
+            return _raise_or_return(payload.how)
+    if payload.only_first:
+        return await _write_one(context, payload)
+    return {"how": payload.how}
+
+
+def _harm(how: str, seconds: float) -> None:
+    """Hurt the whole process, not only this job."""
+    match how:
         case "exit":
             os._exit(137)
         case "segfault":
             os.kill(os.getpid(), signal.SIGSEGV)
         case "block":
-            time.sleep(payload.seconds)  # noqa: ASYNC251 - blocking the loop is the point
+            time.sleep(seconds)
         case "hold_gil":
-            hold_gil(payload.seconds)
-        case "sleep":
-            await asyncio.sleep(payload.seconds)
-        case "swallow_cancel" | "catch_everything":
-            return await _ignore_cancel(payload.seconds)
+            hold_gil(seconds)
+
+
+async def _offload(context: JobContext, payload: Misbehave) -> dict[str, Any]:
+    match payload.how:
         case "child_cpu":
             return {"counted": await context.offload(count_for, payload.seconds) > 0}
-        case "child_exit":
-            await context.offload(exit_now)
-        case _:
-            return _raise_or_return(payload.how)
-    return {"how": payload.how}
+        case "child_print":
+            return {"said": await context.offload(print_and_answer)}
+    return {"never": await context.offload(exit_now)}
+
+
+async def _write_one(context: JobContext, payload: Misbehave) -> dict[str, Any]:
+    async with context.transaction() as tx:
+        await tx.connection.execute(EFFECT, _effect(context, payload.number, 0))
+    return {"how": payload.how, "attempt": context.job.attempt}
 
 
 async def _ignore_cancel(seconds: float) -> dict[str, bool]:
@@ -114,6 +145,14 @@ def _raise_or_return(how: str) -> Any:
             return {"nan": float("nan")}
         case "return_large":
             return {"large": "x" * 1_100_000}
+        case "return_bytes":
+            return {"bytes": b"\x00\xff"}
+        case "return_set":
+            return {"set": {1, 2}}
+        case "return_cycle":
+            cycle: dict[str, Any] = {}
+            cycle["self"] = cycle
+            return cycle
     return {
         "amount": Decimal("12345678901234567.8901"),
         "day": date(2026, 1, 31),
@@ -138,6 +177,13 @@ def count_for(seconds: float) -> int:
     while time.monotonic() < until:
         count += 1
     return count
+
+
+def print_and_answer() -> str:
+    """Print on the stream that answers go by; only the answer may arrive."""
+    sys.stdout.write("noise\n" * 100)
+    sys.stdout.flush()
+    return "the answer"
 
 
 def exit_now() -> NoReturn:

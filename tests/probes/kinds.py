@@ -15,15 +15,22 @@ class Probe(Payload):
 
 
 class Write(Probe):
-    """Write `chunks` effects, one fenced transaction each, `seconds` apart."""
+    """Write `chunks` effects, one fenced transaction each, `seconds` apart.
+
+    `hold_seconds` more pass inside each transaction, after its write. With `complete` the last
+    chunk is committed together with the completion. `unyielding` looks at no drain.
+    """
 
     chunks: int = 1
     seconds: float = 0.0
     fail_first: int = 0
+    hold_seconds: float = 0.0
+    complete: bool = False
+    unyielding: bool = False
 
 
 class Misbehave(Probe):
-    """Do one bad thing."""
+    """Do one bad thing; with `only_first` no other attempt does, it just writes an effect."""
 
     how: Literal[
         "exit",
@@ -41,14 +48,19 @@ class Misbehave(Probe):
         "return_large",
         "return_values",
         "catch_everything",
+        "return_bytes",
+        "return_cycle",
+        "return_set",
+        "child_print",
     ]
     seconds: float = 0.0
+    only_first: bool = False
 
 
 class Scoped(Probe):
     """A payload with something to merge."""
 
-    items: list[str] = []
+    items: list[str] = []  # noqa: RUF012 - pydantic copies it
     note: str = ""
 
 

@@ -1,0 +1,191 @@
+"""What journeys look at: jobs, effects, messages, processes. All waiting is by condition."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from dev.processes import Child
+from shared.messages import JobMessage
+from shared.types import JobId
+from tests.factories import eventually, fetch, job_row, scalar
+from tests.fleet import log_lines
+
+
+async def reached(engine: AsyncEngine, job_id: UUID, *states: str, seconds: float = 25) -> Any:
+    """Wait until the job is in one of these states; its row."""
+
+    async def there() -> Any:
+        row = await job_row(engine, job_id)
+        return row if row.state in states else None
+
+    return await eventually(there, seconds=seconds)
+
+
+async def all_reached(
+    engine: AsyncEngine, ids: Iterable[UUID], state: str, *, seconds: float = 30
+) -> None:
+    """Wait until every one of these jobs is in that state."""
+    wanted = list(ids)
+
+    async def there() -> bool:
+        count = await scalar(
+            engine,
+            "SELECT count(*) FROM chot.jobs WHERE id = ANY(:ids) AND state = :state",
+            ids=wanted,
+            state=state,
+        )
+        return bool(count == len(wanted))
+
+    await eventually(there, seconds=seconds, every=0.1)
+
+
+async def checkpointed(
+    engine: AsyncEngine, job_id: UUID, number: int = 1, *, seconds: float = 20
+) -> Any:
+    """Wait until the job has committed so many chunks; its row."""
+
+    async def there() -> Any:
+        row = await job_row(engine, job_id)
+        return row if row.checkpoint_no >= number else None
+
+    return await eventually(there, seconds=seconds, every=0.02)
+
+
+async def fenced(engine: AsyncEngine, job_id: UUID, fence: int, *, seconds: float = 20) -> Any:
+    """Wait until the job has been claimed so many times; its row."""
+
+    async def there() -> Any:
+        row = await job_row(engine, job_id)
+        return row if row.fence >= fence else None
+
+    return await eventually(there, seconds=seconds, every=0.02)
+
+
+async def stamped(engine: AsyncEngine, job_id: UUID, attempt: int = 1) -> None:
+    """Wait until this attempt of a misbehaving probe is about to misbehave."""
+
+    async def there() -> Any:
+        return await scalar(
+            engine,
+            "SELECT count(*) FROM probe.stamps WHERE job_id = :id AND attempt = :attempt",
+            id=job_id,
+            attempt=attempt,
+        )
+
+    await eventually(there, every=0.02)
+
+
+async def effects(engine: AsyncEngine, job_id: UUID) -> list[tuple[int, int]]:
+    """(chunk, fence) of the job's effects, in the order they were written."""
+    rows = await fetch(
+        engine, "SELECT chunk, fence FROM probe.effects WHERE job_id = :id ORDER BY n", id=job_id
+    )
+    return [(row.chunk, row.fence) for row in rows]
+
+
+async def outcomes(engine: AsyncEngine, job_id: UUID) -> list[str | None]:
+    """How each attempt of the job ended, in order."""
+    rows = await fetch(
+        engine, "SELECT outcome FROM chot.attempts WHERE job_id = :id ORDER BY fence", id=job_id
+    )
+    return [row.outcome for row in rows]
+
+
+async def error_of(engine: AsyncEngine, job_id: UUID) -> dict[str, Any]:
+    """The error that stands with the job."""
+    found = await scalar(engine, "SELECT error FROM chot.job_outputs WHERE job_id = :id", id=job_id)
+    assert isinstance(found, dict), "a failed job has an error"
+    return found
+
+
+async def result_of(engine: AsyncEngine, job_id: UUID) -> Any:
+    """The result that stands with the job."""
+    return await scalar(engine, "SELECT result FROM chot.job_outputs WHERE job_id = :id", id=job_id)
+
+
+async def said(child: Child, event: str, *, seconds: float = 20) -> dict[str, Any]:
+    """Wait until the process has logged this event; its first line."""
+
+    async def there() -> dict[str, Any] | None:
+        return next((line for line in log_lines(child) if line.get("event") == event), None)
+
+    found = await eventually(there, seconds=seconds)
+    assert isinstance(found, dict), "a log line is an object"
+    return found
+
+
+async def working(*children: Child, seconds: float = 30) -> None:
+    """Wait until these workers have started to receive."""
+    for child in children:
+        await said(child, "worker.started", seconds=seconds)
+
+
+async def exited(child: Child, *, seconds: float = 20) -> int:
+    """Wait for the process to end, without holding the test's loop up; its exit code."""
+
+    async def gone() -> bool:
+        return not child.alive
+
+    await eventually(gone, seconds=seconds)
+    code = child.exit_code
+    assert code is not None, "it has ended"
+    return code
+
+
+def alerts(children: Sequence[Child], event: str) -> list[dict[str, Any]]:
+    """The alerts with this name that any of the processes has raised."""
+    lines = (line for child in children for line in log_lines(child))
+    return [line for line in lines if line.get("alert") and line["event"] == event]
+
+
+def offloaded(child: Child) -> list[int]:
+    """Pids of the living child processes of a worker."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if int(fields[1]) == child.pid and fields[0] not in "ZX":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that has ended and is only not yet waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def queued(sqs: Any, url: str) -> tuple[int, int]:
+    """Messages in the queue: (visible, in flight)."""
+    names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(names))["Attributes"]
+    return int(found[names[0]]), int(found[names[1]])
+
+
+async def queue_is(sqs: Any, url: str, wanted: tuple[int, int], *, seconds: float = 15) -> None:
+    """Wait until the queue holds so many visible and so many messages in flight."""
+
+    async def there() -> bool:
+        return queued(sqs, url) == wanted
+
+    await eventually(there, seconds=seconds, every=0.1)
+
+
+async def message_for(engine: AsyncEngine, job_id: UUID) -> str:
+    """The body that the relay sends for this job."""
+    deployment = await scalar(engine, "SELECT deployment_id FROM chot.deployment")
+    row = await job_row(engine, job_id)
+    return JobMessage(
+        job_id=JobId(job_id),
+        kind=row.kind,
+        brand=row.brand,
+        trace=row.trace,
+        deployment_id=deployment,
+    ).to_body()
