@@ -310,7 +310,7 @@ async def find_changed(conn: AsyncConnection, run: CostRun) -> list[tuple[str, s
 # A shop that opened since the run began has a pool too; no other shop changes its pool.
 MOVE_SNAPSHOT = text(f"""
     UPDATE books.cost_runs p
-       SET snapshot = CAST(:snapshot AS pg_snapshot), rounds = rounds + 1,
+       SET snapshot = CAST(CAST(:snapshot AS text) AS pg_snapshot), rounds = rounds + 1,
            pools = {POOLS.format(policy="p.pool_policy")} || p.pools
      WHERE p.id = :run_id AND p.status = 'building'""")
 
