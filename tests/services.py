@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import asyncpg
 
@@ -146,7 +146,7 @@ class DatabaseServer:
         migrate(self._template.superuser_url)
         self._finish_clone = self._admin.read(GRANTS_ON_DATABASE.format(name=self._template.name))
         if self._address.password:
-            quoted = self._address.password.replace("'", "''")
+            quoted = unquote(self._address.password).replace("'", "''")
             self._admin.execute(*(f"ALTER ROLE {role} PASSWORD '{quoted}'" for role in ROLES))
 
     def create(self) -> Database:
