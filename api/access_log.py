@@ -32,6 +32,10 @@ class AccessLog:
 
         try:
             await self._app(scope, receive, watched)
+        except Exception:
+            # Answered outside of us, by the framework's outermost layer.
+            status, facts.problem = status or 500, "internal-error"
+            raise
         finally:
             _tell(scope, facts, status, (perf_counter() - began) * 1000)
 
@@ -66,3 +70,9 @@ class ToStructlog(logging.Handler):
 def route_library_logs() -> None:
     """Send warnings and errors of uvicorn and the others through our log, and nothing else."""
     logging.basicConfig(handlers=[ToStructlog()], level=logging.WARNING, force=True)
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """An unhandled error has been logged already, under the id of its request."""
+    return not (record.exc_info and "ASGI application" in record.getMessage())

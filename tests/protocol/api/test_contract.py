@@ -1,0 +1,105 @@
+"""What holds for every route: the token, the form of errors, the description of it all."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+
+from api.app import create_app
+from api.problems import PROBLEMS
+from api.settings import ApiSettings
+from tests.protocol.api.app import client_of, note, post, problem_of, serving, until_ready
+from tests.services import ROOT
+
+TOKEN = "a-token-for-tests"  # noqa: S105 - of a test
+
+
+async def test_a_token_guards_everything_but_health(settings: ApiSettings) -> None:
+    """401 with a challenge, also for what is not there; the right token passes."""
+    guarded = ApiSettings.model_validate(settings.model_dump() | {"token": TOKEN})
+    async with serving(guarded) as client:
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": f"Basic {TOKEN}"},
+            {"Authorization": TOKEN},
+            {"Authorization": f"Bearer {TOKEN}x"},
+        ):
+            for path in ("/v1/jobs", "/docs", "/openapi.json", "/nowhere", "/healthz/"):
+                refused = await client.get(path, headers=headers)
+                problem_of(refused, 401, "unauthorized")
+                assert refused.headers["www-authenticate"].startswith("Bearer")
+            problem_of(await post(client, b"{", key='"', headers=headers), 401, "unauthorized")
+        for path in ("/healthz", "/readyz"):
+            assert (await client.get(path)).status_code == 200
+        known = {"Authorization": f"bearer {TOKEN}"}
+        assert (await post(client, note(), headers=known)).status_code == 202
+        assert (await client.get("/docs", headers=known)).status_code == 200
+
+
+async def test_an_error_of_ours_is_told_without_its_insides(
+    settings: ApiSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C27, C42: 500 as a problem; the log has the traceback, but no local variable of it."""
+    app = create_app(settings)
+
+    @app.get("/boom")
+    async def boom() -> None:
+        secret = {"note": "a secret local"}
+        raise LookupError(len(secret))
+
+    async with app.router.lifespan_context(app), client_of(app) as client:
+        await until_ready(client)
+        with structlog.testing.capture_logs() as lines:
+            problem = problem_of(await client.get("/boom"), 500, "internal-error")
+    failed = next(line for line in lines if line["event"] == "request.failed")
+    request = next(line for line in lines if line["event"] == "http.request")
+    assert problem["instance"] == f"urn:uuid:{failed['request_id']}"
+    assert (request["status"], request["problem"]) == (500, "internal-error")
+    assert request["request_id"] == failed["request_id"]
+    assert "secret local" not in json.dumps(problem) + capsys.readouterr().err
+
+
+async def test_every_answer_carries_the_id_of_its_log_line(client: httpx.AsyncClient) -> None:
+    """So that a client can say which request it means."""
+    with structlog.testing.capture_logs() as lines:
+        answer = await client.get("/v1/jobs")
+    line = next(line for line in lines if line["event"] == "http.request")
+    assert answer.headers["x-request-id"] == line["request_id"]
+    assert (line["route"], line["status"], line["principal"]) == ("/v1/jobs", 200, "api")
+
+
+async def test_the_description_names_every_route(client: httpx.AsyncClient) -> None:
+    """/openapi.json is complete enough to write a client by."""
+    described = (await client.get("/openapi.json")).json()
+    paths: dict[str, Any] = described["paths"]
+    assert set(paths) == {
+        "/v1/jobs",
+        "/v1/jobs/{job_id}",
+        "/v1/jobs/{job_id}/cancel",
+        "/v1/jobs/{job_id}/redrive",
+        "/v1/dead-letters",
+        "/v1/dead-letters/redrive",
+        "/v1/queues",
+        "/v1/queues/{queue}/pause",
+        "/v1/queues/{queue}/resume",
+        "/v1/workers",
+        "/healthz",
+        "/readyz",
+    }
+    submit = paths["/v1/jobs"]["post"]
+    assert {"200", "202"} <= set(submit["responses"])
+    assert submit["parameters"][0]["name"] == "Idempotency-Key"
+    assert "72 hours" in submit["parameters"][0]["description"]
+    schema = submit["requestBody"]["content"]["application/json"]["schema"]
+    assert set(schema["required"]) == {"kind", "company", "payload"}
+    assert set(paths["/v1/jobs/{job_id}"]["get"]["responses"]) >= {"200", "304"}
+
+
+def test_every_problem_is_documented() -> None:
+    """docs/http.md and the table say the same, with the same status."""
+    page = (ROOT / "docs" / "http.md").read_text()
+    for slug, (status, title) in PROBLEMS.items():
+        assert f"| `{slug}` | {status} | {title} |" in page, slug

@@ -1,0 +1,97 @@
+"""The strict parser: exact where it accepts, quick where it refuses."""
+
+from contextlib import suppress
+from decimal import Decimal
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.strict_json import DEEPEST_NESTING, Malformed, parse_object
+from shared.json_text import to_json
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**90), 10**90)
+    | st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**60), max_value=10**60)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
+)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=5)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4)
+)
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=5))
+def test_what_is_written_is_read_back_exactly(value: dict[str, object]) -> None:
+    """Numbers keep their digits and their kind, text its characters."""
+    written = to_json(value)
+    again = parse_object(written.encode())
+    assert again == value
+    assert to_json(again) == written
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_raise_anything_else(body: bytes) -> None:
+    """Whatever comes is an object or Malformed."""
+    with suppress(Malformed):
+        assert isinstance(parse_object(body), dict)
+
+
+@pytest.mark.parametrize(
+    ("literal", "exact"),
+    [
+        ("12345678901234567.8901", Decimal("12345678901234567.8901")),
+        ("1.10", Decimal("1.10")),
+        ("9007199254740993", 9007199254740993),
+        ("-0.0", Decimal("-0.0")),
+        ("1e308", Decimal("1e308")),
+    ],
+)
+def test_a_number_is_kept_digit_for_digit(literal: str, exact: object) -> None:
+    """No float stands between."""
+    found = parse_object(f'{{"n": {literal}}}'.encode())["n"]
+    assert (found, type(found)) == (exact, type(exact))
+    assert to_json(found).lower().replace("+", "") == literal
+
+
+def test_nesting_is_counted_outside_of_strings_only() -> None:
+    """The limit itself passes, one more does not, brackets in text are text."""
+    inner = b"[" * (DEEPEST_NESTING - 1) + b"]" * (DEEPEST_NESTING - 1)
+    parse_object(b'{"a": ' + inner + b"}")
+    with pytest.raises(Malformed, match="deeper"):
+        parse_object(b'{"a": [' + inner + b"]}")
+    parse_object(b'{"a": "' + b"[" * 100 + b'\\"' + b"{" * 100 + b'"}')
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a": "' + b'\\"[' * 90_000,
+        b'{"a": "' + b'\\"[' * 90_000 + b"\\",
+        b'{"a":' + b'"[' * 140_000,
+        b"{" + b",".join(b'"%d":1' % n for n in range(25_000)) + b',"24999":1}',
+        b'{"a":' + b"9" * 300_000 + b"}",
+        b'{"a":1e' + b"9" * 300_000 + b"}",
+        b"[" * 300_000,
+    ],
+    ids=range(7),
+)
+def test_a_hostile_body_is_refused_in_linear_time(body: bytes) -> None:
+    """300 KiB cost a fraction of a second whatever stands in them."""
+    began = perf_counter()
+    with pytest.raises(Malformed):
+        parse_object(body)
+    assert perf_counter() - began < 1
+
+
+def test_a_refusal_names_the_place() -> None:
+    """As a path, printable even where the name is not."""
+    with pytest.raises(Malformed) as refused:
+        parse_object(b'{"a": {"b": [1, {"c": "\\u0000"}]}}')
+    assert refused.value.field == "a.b.1.c"
+    with pytest.raises(Malformed) as refused:
+        parse_object(b'{"\\ud800": 1}')
+    refused.value.field.encode()
