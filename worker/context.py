@@ -14,7 +14,7 @@ from shared.errors import Yield
 from shared.settings import LeaseTiming
 from shared.types import ClaimedJob, Lease
 from worker.fence import FencedTransaction, fenced_transaction
-from worker.lease import HeldLease, Progress
+from worker.lease import HeldLease, progress_of
 from worker.offload import Child
 
 T = TypeVar("T")
@@ -121,17 +121,3 @@ class CleanupContext:
     job: ClaimedJob
     checkpoint: dict[str, Any] | None
     connection: AsyncConnection
-
-
-def progress_of(done: int, total: int | None, unit: str, message: str) -> Progress:
-    """Progress cut to what the job's row may hold."""
-    return Progress(
-        done=max(0, done),
-        total=None if total is None else max(0, total),
-        unit=_cut(unit, 64),
-        message=_cut(message, 960),
-    )
-
-
-def _cut(words: str, most: int) -> str:
-    return words.replace("\0", "").encode("utf-8", "replace")[:most].decode("utf-8", "ignore")

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.database import (
@@ -27,7 +27,7 @@ from shared.errors import Conflict, LeaseLost, PermanentError
 from shared.exact_json import dump_exact
 from shared.logs import log
 from shared.settings import LeaseTiming
-from worker.lease import HeldLease, Progress, hold_fence, settle_doubt
+from worker.lease import HeldLease, Progress, hold_fence, progress_of, settle_doubt
 from worker.outcome import complete_job
 
 # Deadlock, serialization failure, lock timeout: the commit lost a fight, the job did nothing wrong.
@@ -52,20 +52,26 @@ class FencedTransaction:
         self, done: int, total: int | None = None, *, unit: str = "", message: str = ""
     ) -> None:
         """Report progress that becomes visible with this commit."""
-        self._progress = Progress(done=done, total=total, unit=unit, message=message)
+        self._progress = progress_of(done, total, unit, message)
 
 
 @asynccontextmanager
 async def fenced_transaction(
     engine: AsyncEngine, held: HeldLease, timing: LeaseTiming, *, completes: bool
 ) -> AsyncIterator[FencedTransaction]:
-    """Commit the body only while the lease is ours; else roll back and raise LeaseLost."""
+    """Commit the body only while the lease is ours; else roll back and raise LeaseLost.
+
+    At READ COMMITTED, whatever the engine would do: at any higher level a renewal since the
+    snapshot makes the fence fail for ever, and in autocommit nothing could be rolled back.
+    """
     held.require()
     if held.in_transaction or held.completed:
         raise RuntimeError("one open fenced transaction per lease, and none after completion")
     held.in_transaction = True
     try:
         async with connected(engine, held.drivers) as conn:
+            # On the connection: what is set on an engine yields to what that engine was made with.
+            await conn.execution_options(isolation_level="READ COMMITTED")
             await set_limits(
                 conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
             )
@@ -91,11 +97,18 @@ async def _fence(
     """Run deferred constraints, then the fence; LeaseLost unless exactly our row was hit."""
     await driver_connection(conn)  # asserts that the driver is in a transaction
     await conn.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
-    if completes:
-        won = await complete_job(conn, held, _json(tx.result, "result"))
-    else:
-        checkpoint = None if tx.checkpoint is None else _json(tx.checkpoint, "checkpoint")
-        won = await hold_fence(conn, held, checkpoint, tx._progress or held.progress)  # noqa: SLF001
+    progress = tx._progress or held.progress  # noqa: SLF001 - its other half
+    what, most = ("result", "1 MiB") if completes else ("checkpoint", "64 KiB")
+    try:
+        if completes:
+            won = await complete_job(conn, held, _json(tx.result, what), progress)
+        else:
+            won = await hold_fence(conn, held, _json(tx.checkpoint, what), progress)
+    except IntegrityError as error:
+        if sqlstate_of(error) != "23514":
+            raise
+        # The one CHECK a handler can reach here is that on size, and it would reach it again.
+        raise _not_storable(what, f"is larger than {most}") from error
     if not won:
         raise LeaseLost(held.lease, "the fence found another owner, state or checkpoint")
 
@@ -106,7 +119,11 @@ def _json(value: Any, what: str) -> str | None:
     try:
         return dump_exact(value)
     except ValueError as error:
-        raise PermanentError(f"{what} {error}", code=f"{what.upper()}_NOT_STORABLE") from error
+        raise _not_storable(what, str(error)) from error
+
+
+def _not_storable(what: str, why: str) -> PermanentError:
+    return PermanentError(f"{what} {why}", code=f"{what.upper()}_NOT_STORABLE")
 
 
 async def _commit(

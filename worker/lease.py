@@ -32,6 +32,20 @@ class Progress:
     message: str = ""
 
 
+def progress_of(done: int, total: int | None, unit: str, message: str) -> Progress:
+    """Progress cut to what the job's row may hold."""
+    return Progress(
+        done=max(0, done),
+        total=None if total is None else max(0, total),
+        unit=_cut(unit, 64),
+        message=_cut(message, 960),
+    )
+
+
+def _cut(words: str, most: int) -> str:
+    return words.replace("\0", "").encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class HeldLease:
     """A lease this process holds: shared by the job's loop and the heartbeat's thread.
@@ -146,17 +160,21 @@ async def read_owners(conn: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, 
     return {row.id: row for row in await conn.execute(READ_OWNERS, {"ids": list(ids)})}
 
 
+# The larger done wins, wherever it came from: a heartbeat may carry an older report.
+SET_PROGRESS = """progress_done = greatest(j.progress_done, CAST(:done AS bigint)),
+               progress_total = coalesce(CAST(:total AS bigint), j.progress_total),
+               progress_unit = coalesce(CAST(:unit AS text), j.progress_unit),
+               progress_message = CASE
+                   WHEN CAST(:done AS bigint) >= coalesce(j.progress_done, 0)
+                   THEN CAST(:message AS text) ELSE j.progress_message END"""
+
 # The fence: the last statement before COMMIT. It compares no expiry: whoever holds fence and
 # token is the owner until someone else has claimed.
-HOLD_FENCE = text("""
+HOLD_FENCE = text(f"""
     WITH held AS (
         UPDATE chot.jobs j
            SET checkpoint_no = j.checkpoint_no + 1,
-               progress_done = CASE WHEN CAST(:done AS bigint) >= coalesce(j.progress_done, 0)
-                                    THEN CAST(:done AS bigint) ELSE j.progress_done END,
-               progress_total = coalesce(CAST(:total AS bigint), j.progress_total),
-               progress_unit = coalesce(CAST(:unit AS text), j.progress_unit),
-               progress_message = coalesce(CAST(:message AS text), j.progress_message)
+               {SET_PROGRESS}
          WHERE j.id = :job_id AND j.fence = :fence AND j.lease_token = :token
            AND j.state = 'running' AND j.checkpoint_no = :checkpoint_no
         RETURNING j.id, j.fence, j.checkpoint_no),
@@ -170,6 +188,16 @@ HOLD_FENCE = text("""
     SELECT checkpoint_no FROM held""")
 
 
+def progress_binds(progress: Progress | None) -> dict[str, Any]:
+    """The parameters of SET_PROGRESS."""
+    return {
+        "done": progress.done if progress else None,
+        "total": progress.total if progress else None,
+        "unit": progress.unit if progress else None,
+        "message": progress.message if progress else None,
+    }
+
+
 async def hold_fence(
     conn: AsyncConnection, held: HeldLease, checkpoint: str | None, progress: Progress | None
 ) -> bool:
@@ -180,11 +208,7 @@ async def hold_fence(
         "token": held.lease.token,
         "checkpoint_no": held.checkpoint_no,
         "checkpoint": checkpoint,
-        "done": progress.done if progress else None,
-        "total": progress.total if progress else None,
-        "unit": progress.unit if progress else None,
-        "message": progress.message if progress else None,
-    }
+    } | progress_binds(progress)
     return (await conn.execute(HOLD_FENCE, binds)).one_or_none() is not None
 
 

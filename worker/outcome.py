@@ -8,10 +8,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.exact_json import dump_exact
 from shared.jobs.states import CHARGED, exit_statement
-from worker.lease import HeldLease
+from worker.lease import SET_PROGRESS, HeldLease, Progress, progress_binds
 
+# Bytes. Together they stay below the 16 KiB that the column holds.
 LONGEST_MESSAGE = 4000
-LONGEST_DETAILS_BYTES = 8000
+LONGEST_NAME = 200
+LONGEST_DETAILS_BYTES = 4000
 # After this many uncharged releases at one and the same checkpoint they are charged.
 FREE_RELEASES = 20
 
@@ -65,28 +67,24 @@ COMPLETE_JOB = exit_statement(
     f"""
     UPDATE chot.jobs j
        SET state = 'succeeded', finished_at = clock_timestamp(), {LEAVES},
-           checkpoint_no = j.checkpoint_no + 1,
-           progress_done = coalesce(CAST(:done AS bigint), j.progress_done),
-           progress_total = coalesce(CAST(:total AS bigint), j.progress_total),
-           progress_unit = coalesce(CAST(:unit AS text), j.progress_unit),
-           progress_message = coalesce(CAST(:message AS text), j.progress_message)
+           checkpoint_no = j.checkpoint_no + 1, {SET_PROGRESS}
      WHERE {OURS} AND j.checkpoint_no = :checkpoint_no""",
     outcome="'succeeded'",
 )
 
 
-async def complete_job(conn: AsyncConnection, held: HeldLease, result: str | None) -> bool:
-    """Running → succeeded under our fence and at the checkpoint we know; False: not ours."""
-    progress = held.progress
-    binds = _ours(held) | {
-        "checkpoint_no": held.checkpoint_no,
-        "result": result,
-        "error": None,
-        "done": progress.done if progress else None,
-        "total": progress.total if progress else None,
-        "unit": progress.unit if progress else None,
-        "message": progress.message if progress else None,
-    }
+async def complete_job(
+    conn: AsyncConnection,
+    held: HeldLease,
+    result: str | None,
+    progress: Progress | None = None,
+) -> bool:
+    """Running → succeeded under our fence and at the checkpoint we know; False: not ours.
+
+    Without `progress` the job keeps what it has reported last.
+    """
+    binds = _ours(held) | progress_binds(progress or held.progress)
+    binds |= {"checkpoint_no": held.checkpoint_no, "result": result, "error": None}
     return (await conn.execute(COMPLETE_JOB, binds)).one_or_none() is not None
 
 
@@ -139,7 +137,7 @@ async def release_job(conn: AsyncConnection, held: HeldLease, released: Released
     binds = _ours(held) | {
         "delay": released.delay_seconds,
         "result": None,
-        "error": dump_exact({"type": "Released", "message": released.reason}),
+        "error": dump_exact({"type": "Released", "message": _clean(released.reason)}),
     }
     return (await conn.execute(RELEASE_JOB, binds)).one_or_none()
 
@@ -153,28 +151,37 @@ def _ours(held: HeldLease) -> dict[str, Any]:
 
 
 def error_json(error: BaseException | str, code: str) -> str:
-    """An error as an operator will read it: type, message, code, where; cut to its place."""
+    """An error as an operator will read it: type, message, code, where; cut to its place.
+
+    Never fails, whatever the error is made of: an outcome that cannot be written is a lost lease.
+    """
     if isinstance(error, str):
         return dump_exact({"type": code, "code": code, "message": _clean(error)})
-    details = getattr(error, "details", None)
-    frames = traceback.extract_tb(error.__traceback__)
+    own_code = getattr(error, "code", None)
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
     shown: dict[str, Any] = {
-        "type": type(error).__name__,
-        "code": getattr(error, "code", None) or code,
+        "type": _clean(type(error).__name__, LONGEST_NAME),
+        "code": _clean(own_code, LONGEST_NAME) if isinstance(own_code, str) else code,
         "message": _clean(_said(error)),
-        "where": [f"{f.filename.rsplit('/', 2)[-1]}:{f.lineno} {f.name}" for f in frames[-4:]],
+        "where": [
+            _clean(f"{f.filename.rsplit('/', 2)[-1]}:{f.lineno} {f.name}", LONGEST_NAME)
+            for f in frames
+        ],
     }
+    details = getattr(error, "details", None)
     if isinstance(details, dict):
-        shown["details"] = details
+        shown["details"] = _storable(details)
+    return dump_exact(shown)
+
+
+def _storable(details: dict[str, Any]) -> dict[str, Any]:
     try:
-        written = dump_exact(shown)
+        written = dump_exact(details)
     except ValueError:
-        shown.pop("details", None)
-        written = dump_exact(shown)
-    if len(written.encode()) > LONGEST_DETAILS_BYTES + LONGEST_MESSAGE:
-        shown["details"] = {"cut": "the details were too long to keep"}
-        written = dump_exact(shown)
-    return written
+        return {"cut": "the details have no JSON form"}
+    if len(written.encode()) > LONGEST_DETAILS_BYTES:
+        return {"cut": "the details were too long to keep"}
+    return details
 
 
 def _said(error: BaseException) -> str:
@@ -184,6 +191,12 @@ def _said(error: BaseException) -> str:
         return f"{type(error).__name__} (its text could not be made)"
 
 
-def _clean(words: str) -> str:
-    cut = words.replace("\0", "\\0").encode("utf-8", "replace").decode()
-    return cut if len(cut) <= LONGEST_MESSAGE else cut[:LONGEST_MESSAGE] + "…"
+def _clean(words: str, most: int = LONGEST_MESSAGE) -> str:
+    """The words as jsonb can hold them, in at most so many bytes as JSON."""
+    # An escape that is only talked about reads as a NUL to whoever looks at the JSON text.
+    whole = words.replace("\0", "\\0").replace("\\u0000", "\\0")
+    cut = whole.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+    # Quotes and control characters grow when they are escaped.
+    while len(dump_exact(cut).encode()) > most * 2:
+        cut = cut[: len(cut) * 3 // 4]
+    return cut if cut == whole.encode("utf-8", "replace").decode() else f"{cut}…"

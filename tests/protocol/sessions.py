@@ -1,0 +1,44 @@
+"""What the protocol tests share: waiting for a lock to be waited for, and countable effects."""
+
+import asyncio
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from tests.factories import fetch
+from worker.lease import HeldLease
+
+EFFECT = text("""
+    INSERT INTO probe.effects (job_id, number, chunk, fence, attempt, pid)
+    VALUES (:job_id, 0, :chunk, :fence, :attempt, 0)""")
+LOCK = text("SELECT 1 FROM chot.jobs WHERE id = :job_id FOR NO KEY UPDATE")
+WAITING = """
+    SELECT 1 FROM pg_stat_activity
+     WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+
+
+async def until_waiting(engine: AsyncEngine, sessions: int = 1) -> None:
+    """Return once so many sessions of this database wait for a lock."""
+    async with asyncio.timeout(10):
+        while len(await fetch(engine, WAITING)) < sessions:  # noqa: ASYNC110 - the server's state
+            await asyncio.sleep(0.01)
+
+
+async def put_effect(conn: AsyncConnection, held: HeldLease, chunk: int = 0) -> None:
+    """Write one effect of this attempt."""
+    binds = {"job_id": held.lease.job_id, "chunk": chunk}
+    await conn.execute(EFFECT, binds | {"fence": held.lease.fence, "attempt": held.job.attempt})
+
+
+async def effects_of(engine: AsyncEngine, job_id: UUID) -> list[tuple[int, int]]:
+    """The committed effects of a job as (chunk, fence), in the order they were written."""
+    rows = await fetch(
+        engine, "SELECT chunk, fence FROM probe.effects WHERE job_id = :i ORDER BY n", i=job_id
+    )
+    return [(row.chunk, row.fence) for row in rows]
+
+
+async def lock_job(conn: AsyncConnection, job_id: UUID) -> None:
+    """Hold the job's row in the transaction that `conn` is in."""
+    await conn.execute(LOCK, {"job_id": job_id})
