@@ -10,7 +10,7 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from shared.database import connected, is_unreachable, transaction
+from shared.database import connected, is_unreachable, set_limits
 from shared.jobs.states import (
     ATTEMPTS_LEFT_AFTER_LOSS,
     CHARGED,
@@ -133,11 +133,12 @@ async def find_claims(
     engine: AsyncEngine, ids: Sequence[UUID], tokens: Sequence[UUID], timing: LeaseTiming
 ) -> Sequence[Any]:
     """Find claims whose answer was lost; waits for a commit that is still on its way."""
-    async with transaction(
-        engine.execution_options(isolation_level="READ COMMITTED"),
-        lock_timeout=timing.lock_timeout,
-        idle_timeout=timing.idle_in_transaction,
-    ) as conn:
+    async with engine.connect() as conn:
+        # On the connection: the engine itself is in autocommit, where no lock would be held.
+        await conn.execution_options(isolation_level="READ COMMITTED")
+        await set_limits(
+            conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
+        )
         await conn.execute(LOCK_JOBS, {"ids": list(ids)})
         return (await conn.execute(FIND_CLAIMS, {"ids": list(ids), "tokens": list(tokens)})).all()
 
