@@ -18,7 +18,7 @@ LOCK_ONE_DUE = text("""
            j.max_attempts, j.principal, j.trace, j.created_at
       FROM chot.jobs j
      WHERE j.cleanup_due AND j.state IN ('cancelled', 'dead') AND j.kind = ANY(:kinds)
-     ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED""")
+     ORDER BY j.available_at, j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED""")
 READ_LEFT = text("""
     SELECT p.payload, o.checkpoint FROM chot.job_payloads p
       LEFT JOIN chot.job_outputs o ON o.job_id = p.job_id WHERE p.job_id = :job_id""")
@@ -27,6 +27,10 @@ CLEANED = text("""
         UPDATE chot.jobs SET cleanup_due = false
          WHERE id = :job_id AND cleanup_due AND state IN ('cancelled', 'dead') RETURNING id)
     UPDATE chot.job_outputs o SET checkpoint = NULL FROM done WHERE o.job_id = done.id""")
+# An inactive job has no other use for its due time: here it is its place in the queue.
+GO_BEHIND = text("""
+    UPDATE chot.jobs SET available_at = clock_timestamp()
+     WHERE id = :job_id AND cleanup_due AND state IN ('cancelled', 'dead')""")
 
 
 async def clean_up_one(
@@ -35,17 +39,26 @@ async def clean_up_one(
     """Clean up after one job; False when none is due. Kind's rows and the flag are one commit.
 
     The job row is locked first and is still cancelled or dead, so that nothing can start it.
+    Whatever a kind's cleanup raises is raised, after the job has gone behind the others: one that
+    fails for ever does not keep them waiting.
     """
-    async with transaction(
-        engine, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
-    ) as conn:
-        row = (await conn.execute(LOCK_ONE_DUE, {"kinds": list(handlers)})).one_or_none()
-        if row is None:
-            return False
-        handler = handlers[row.kind]
-        if handler.cleanup is not None:
-            await handler.cleanup(await _context(conn, row))
-        await conn.execute(CLEANED, {"job_id": row.id})
+    row = None
+    try:
+        async with transaction(
+            engine, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
+        ) as conn:
+            row = (await conn.execute(LOCK_ONE_DUE, {"kinds": list(handlers)})).one_or_none()
+            if row is None:
+                return False
+            handler = handlers[row.kind]
+            if handler.cleanup is not None:
+                await handler.cleanup(await _context(conn, row))
+            await conn.execute(CLEANED, {"job_id": row.id})
+    except Exception:
+        if row is not None:
+            async with transaction(engine, lock_timeout=timing.lock_timeout) as conn:
+                await conn.execute(GO_BEHIND, {"job_id": row.id})
+        raise
     log.info("job.cleaned_up", job_id=str(row.id), kind=row.kind)
     return True
 

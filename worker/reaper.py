@@ -19,9 +19,11 @@ REAP_EXPIRED = exit_statement(
            cleanup_due = NOT {ATTEMPTS_LEFT_AFTER_LOSS},
            lost_leases = {LOST_LEASES}, available_at = clock_timestamp(),
            lease_token = NULL, lease_expires_at = NULL, worker_id = NULL
-      FROM (SELECT e.id FROM chot.jobs e
-             WHERE e.state = 'running' AND e.lease_expires_at <= clock_timestamp()
-             ORDER BY e.id LIMIT {BATCH} FOR NO KEY UPDATE SKIP LOCKED) AS expired
+      FROM (WITH found AS MATERIALIZED (
+                SELECT e.id FROM chot.jobs e
+                 WHERE e.state = 'running' AND e.lease_expires_at <= clock_timestamp()
+                 ORDER BY e.id LIMIT {BATCH} FOR NO KEY UPDATE SKIP LOCKED)
+            SELECT id FROM found) AS expired
      WHERE j.id = expired.id AND j.state = 'running'
        AND j.lease_expires_at <= clock_timestamp()""",
     outcome="'lost_lease'",

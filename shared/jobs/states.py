@@ -55,13 +55,13 @@ def exit_statement(
     """Compose an exit from `running` (or `pending`): ONE statement, fed from the UPDATE's rows.
 
     `update` is a conditional `UPDATE chot.jobs j … WHERE …` without RETURNING. Whatever depends
-    on having won hangs on its RETURNING: the attempt is closed, result and error are stored, a
-    follow-up becomes a job once its predecessor's fingerprint is free, messages are staged. A
-    follow-up inserted earlier would violate the unique index, an attempt closed earlier would
-    deadlock with a claim. The job keeps
-    `kept_error` (the attempt's error unless given). Binds besides those of `update`: `:error`,
-    `:result` (JSON text).
-    Answers a row for each job that left: id, state, kind, queue, fence, attempt, wait_seconds.
+    on having won hangs on its RETURNING: the attempt is closed, result and error are stored (a
+    success without a result still forgets the error of an earlier attempt), a follow-up becomes a
+    job once its predecessor's fingerprint is free, messages are staged. A follow-up inserted
+    earlier would violate the unique index, an attempt closed earlier would deadlock with a claim.
+    The job keeps `kept_error` (the attempt's error unless given). Binds besides those of `update`:
+    `:error`, `:result` (JSON text). Answers a row for each job that left: id, state, kind,
+    queue, fence, attempt, wait_seconds.
     """
     kept_error = kept_error or f"CAST({error} AS jsonb)"
     return text(f"""
@@ -78,6 +78,10 @@ def exit_statement(
         SELECT id, CAST(:result AS jsonb), {kept_error} FROM gone
          WHERE CAST(:result AS jsonb) IS NOT NULL OR {kept_error} IS NOT NULL
         ON CONFLICT (job_id) DO UPDATE SET result = excluded.result, error = excluded.error),
+    forgotten AS (
+        UPDATE chot.job_outputs o SET error = NULL FROM gone
+         WHERE o.job_id = gone.id AND gone.state = 'succeeded' AND o.error IS NOT NULL
+           AND CAST(:result AS jsonb) IS NULL),
     follow AS (
         INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts,
                available_at, fingerprint, on_duplicate, payload_version, principal, trace,
