@@ -27,6 +27,7 @@ class Proxy:
         self._pipes: set[asyncio.Task[None]] = set()
         self._refusing = False
         self._trigger: bytes | None = None
+        self._lost: Direction = "server_to_client"
         self.triggered = asyncio.Event()
         self.accepted = 0
         self.port = 0
@@ -53,7 +54,14 @@ class Proxy:
 
         `triggered` is set then; `until_held` tells when the server has answered.
         """
-        self._trigger = words
+        self._watch_for(words, "server_to_client")
+
+    def lose(self, words: bytes) -> None:
+        """Block what clients send from the moment one sends `words` (which do not arrive)."""
+        self._watch_for(words, "client_to_server")
+
+    def _watch_for(self, words: bytes, lost: Direction) -> None:
+        self._trigger, self._lost = words, lost
         self.triggered.clear()
 
     def heal(self) -> None:
@@ -115,7 +123,7 @@ class Proxy:
         seen = before + chunk
         if self._trigger in seen:
             self._trigger = None
-            self.block("server_to_client")
+            self.block(self._lost)
             self.triggered.set()
             return b""
         return seen[-len(self._trigger) :]
