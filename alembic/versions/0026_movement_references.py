@@ -40,10 +40,12 @@ def upgrade() -> None:
                     quote_literal(stray.item), quote_literal(stray.company)
                     USING ERRCODE = 'CH103', DETAIL = 'item';
             END IF;
+            -- A scalar subquery is never turned into a join, which would read the whole table
+            -- for every statement of a bulk load that nobody has analyzed yet.
             SELECT f.id, f.ref_movement_id INTO stray FROM fresh f
              WHERE f.ref_movement_id IS NOT NULL
-               AND NOT EXISTS (SELECT FROM books.stock_movements o WHERE o.id = f.ref_movement_id
-                                  AND o.company = f.company AND o.item = f.item)
+               AND (SELECT true FROM books.stock_movements o WHERE o.id = f.ref_movement_id
+                       AND o.company = f.company AND o.item = f.item) IS NULL
              ORDER BY f.id LIMIT 1;
             IF FOUND THEN
                 RAISE EXCEPTION 'REF_UNKNOWN: movement % names %, which is no movement of its item',
@@ -52,12 +54,12 @@ def upgrade() -> None:
             END IF;
             SELECT f.id, f.reverses_movement_id INTO stray FROM fresh f
              WHERE f.reverses_movement_id IS NOT NULL
-               AND NOT EXISTS (
-                   SELECT FROM books.stock_movements o
+               AND (SELECT true FROM books.stock_movements o
                     WHERE o.id = f.reverses_movement_id AND o.reverses_movement_id IS NULL
                       AND o.company = f.company AND o.item = f.item AND o.store = f.store
                       AND o.to_store IS NOT DISTINCT FROM f.to_store AND o.kind = f.kind
-                      AND o.qty_base = f.qty_base AND o.value IS NOT DISTINCT FROM f.value)
+                      AND o.qty_base = f.qty_base
+                      AND o.value IS NOT DISTINCT FROM f.value) IS NULL
              ORDER BY f.id LIMIT 1;
             IF FOUND THEN
                 RAISE EXCEPTION 'REVERSAL_MISMATCH: movement % does not mirror movement %',
