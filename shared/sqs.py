@@ -7,6 +7,7 @@ and a request then waits for one without any time-out: one polls, one sends, one
 
 import asyncio
 import hashlib
+import os
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -203,7 +204,9 @@ async def open_sqs(
         tcp_keepalive=True,
     )
     session = get_session()
-    async with session.create_client("sqs", config=config) as client:
+    # AWS's own runtimes set AWS_REGION; botocore itself reads AWS_DEFAULT_REGION only.
+    region = os.environ.get("AWS_REGION") or None
+    async with session.create_client("sqs", region_name=region, config=config) as client:
         yield SqsClient(client=client, prefix=prefix)
 
 
