@@ -180,6 +180,8 @@ async def _was_committed(engine: AsyncEngine, held: HeldLease, timing: LeaseTimi
                 ) as conn,
             ):
                 found = await settle_doubt(conn, held.lease)
+                # A COMMIT of this one could freeze, too: it has locked a row.
+                await conn.rollback()
             return found is not None and (found[0] > held.checkpoint_no)
         except (DBAPIError, OSError) as error:  # TimeoutError is an OSError
             log.warning("commit.still_in_doubt", error=str(error))
