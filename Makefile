@@ -25,7 +25,7 @@ help:
 venv: $(VENV)/installed
 
 # The newest known interpreter that can make a virtual environment; Debian ships some that cannot.
-$(VENV)/installed: pyproject.toml
+$(VENV)/installed: pyproject.toml requirements/dev.txt
 	@set -e; \
 	for candidate in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
 	    if "$$candidate" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' \
@@ -38,7 +38,8 @@ $(VENV)/installed: pyproject.toml
 	if [ ! -x $(BIN)/python ]; then echo "making $(VENV) with $$python"; \
 	    "$$python" -m venv $(VENV); fi; \
 	echo 'installing into $(VENV)'; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[api,worker,dev]'; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    -c requirements/dev.txt -e '.[api,worker,dev]'; \
 	touch $@
 
 demo: venv
@@ -69,15 +70,21 @@ format: venv
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# LOCK_ARGS may hold --upgrade. dev.txt only narrows what pip may choose (it serves every Python
+# from 3.11 on); the images get the versions the tests ran with, and check hashes.
 lock: COMPILE = CUSTOM_COMPILE_COMMAND='make lock' $(VENV)-lock/bin/pip-compile --quiet \
-    --generate-hashes --strip-extras --no-emit-index-url --no-emit-trusted-host \
+    --strip-extras --no-emit-index-url --no-emit-trusted-host \
     --no-emit-find-links --no-emit-options $(LOCK_ARGS)
 lock:
 	$(LOCK_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))'
 	$(LOCK_PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check 'pip-tools>=7.5'
-	$(COMPILE) --extra api -o requirements/api.txt pyproject.toml
-	$(COMPILE) --extra worker -c requirements/api.txt -o requirements/worker.txt pyproject.toml
+	$(COMPILE) --no-annotate --extra api --extra worker --extra dev \
+	    -o requirements/dev.txt pyproject.toml
+	$(COMPILE) --generate-hashes --extra api -c requirements/dev.txt \
+	    -o requirements/api.txt pyproject.toml
+	$(COMPILE) --generate-hashes --extra worker -c requirements/dev.txt \
+	    -o requirements/worker.txt pyproject.toml
 	rm -rf $(VENV)-lock
 
 images: venv
