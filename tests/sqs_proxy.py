@@ -49,6 +49,11 @@ class SqsProxy:
         self.refused_handles = 0
         self.heal()
 
+    @property
+    def handles(self) -> list[str]:
+        """Every receipt handle that was handed out, in order."""
+        return list(self._received_at)
+
     def heal(self) -> None:
         """Behave again; requests that a black hole held are dropped with their connections."""
         self.black_holed: frozenset[str] | None = frozenset()

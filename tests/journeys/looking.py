@@ -8,10 +8,24 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dev.processes import Child
+from shared.jobs.enqueue import Submit, enqueue
 from shared.messages import JobMessage
 from shared.types import JobId
-from tests.factories import eventually, fetch, job_row, scalar
+from tests.factories import NUMBERS, eventually, fetch, job_row, scalar
 from tests.fleet import log_lines
+
+
+async def limited_job(engine: AsyncEngine, kind: str, max_attempts: int, **payload: Any) -> JobId:
+    """Submit one probe job with a number of attempts of its own; answers its id."""
+    submit = Submit(
+        kind=kind,
+        company="ACME",
+        brand="RED",
+        payload={"number": next(NUMBERS)} | payload,
+        max_attempts=max_attempts,
+    )
+    async with engine.begin() as conn:
+        return (await enqueue(conn, submit)).job_id
 
 
 async def reached(engine: AsyncEngine, job_id: UUID, *states: str, seconds: float = 25) -> Any:

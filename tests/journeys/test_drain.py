@@ -1,0 +1,117 @@
+"""SIGTERM: stop claiming, let jobs end or reach a checkpoint, hand the rest back, exit 0 in time."""
+
+import signal
+from time import monotonic
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from tests.factories import eventually, job_row, make_job, scalar
+from tests.fleet import Fleet
+from tests.journeys.looking import (
+    checkpointed,
+    effects,
+    exited,
+    fenced,
+    limited_job,
+    outcomes,
+    queue_is,
+    reached,
+    said,
+    working,
+)
+from tests.journeys.test_recovery import publish
+from tests.sqs_proxy import SqsProxy
+
+
+async def test_a_drain_finishes_short_jobs_and_hands_long_ones_on(
+    probes: AsyncEngine, fleet: Fleet
+) -> None:
+    """Short: ends here. Chunked: yields at a checkpoint. Stubborn: released in time. Exit 0."""
+    leaving = fleet.worker(CHOT_DRAIN_SECONDS="7")
+    await working(leaving)
+    # Longer than the lease: only heartbeats that go on until the end keep it.
+    short = await make_job(probes, chunks=1, seconds=1.2 * fleet.lease, unyielding=True)
+    chunked = await make_job(probes, chunks=20, seconds=0.3)
+    stubborn = await make_job(probes, chunks=2, seconds=6.0, unyielding=True)
+    for job_id in (short, stubborn):
+        await fenced(probes, job_id, 1)
+    await checkpointed(probes, chunked, 1)
+    leaving.send(signal.SIGTERM)
+    told = monotonic()
+    await said(leaving, "worker.drains")
+    late = await make_job(probes)
+    fleet.worker()
+    assert await exited(leaving) == 0
+    assert monotonic() - told <= 7.5
+    row = await reached(probes, short, "succeeded")
+    assert (row.attempt, row.interruptions) == (1, 0)
+    for job_id, chunks in ((chunked, 20), (stubborn, 2)):
+        row = await reached(probes, job_id, "succeeded")
+        assert (row.attempt, row.interruptions, row.lost_leases) == (2, 1, 0), "uncharged"
+        assert await outcomes(probes, job_id) == ["released", "succeeded"]
+        assert [chunk for chunk, _ in await effects(probes, job_id)] == list(range(chunks))
+    await reached(probes, late, "succeeded")
+    worker_of = "SELECT worker_id FROM chot.attempts WHERE job_id = :id ORDER BY fence LIMIT 1"
+    first, other = [await scalar(probes, worker_of, id=each) for each in (short, late)]
+    assert first != other, "nothing new is claimed after TERM"
+    assert (
+        await scalar(probes, "SELECT count(*) FROM chot.workers WHERE worker_id = :id", id=first)
+        == 0
+    ), "it has signed off"
+
+
+async def test_what_a_long_poll_still_brings_is_handed_back_at_once(
+    probes: AsyncEngine, fleet: Fleet, sqs: Any, queue_urls: dict[str, str], sqs_proxy: SqsProxy
+) -> None:
+    """The open poll is left to end, not cancelled; its delivery is visible again before the exit."""
+    leaving = fleet.worker(CHOT_POLL_SECONDS="5")
+    await working(leaving)
+
+    async def polling() -> bool:
+        return sqs_proxy.asked["ReceiveMessage"] >= 1
+
+    await eventually(polling)
+    leaving.send(signal.SIGTERM)
+    await said(leaving, "worker.drains")
+    job_id = await make_job(probes)
+    await publish(probes, fleet.prefix)
+    assert await exited(leaving) == 0
+    await queue_is(sqs, queue_urls["default"], (1, 0), seconds=1)
+    assert sqs_proxy.delivered == 1, "the worker had received it"
+    row = await job_row(probes, job_id)
+    assert (row.state, row.attempt) == ("pending", 0)
+
+
+async def test_a_second_signal_releases_at_once(probes: AsyncEngine, fleet: Fleet) -> None:
+    """An impatient operator waits for the kill grace only; nothing is charged."""
+    leaving = fleet.worker(CHOT_POLL_SECONDS="20")
+    job_id = await make_job(probes, chunks=1, seconds=60, unyielding=True)
+    await fenced(probes, job_id, 1)
+    leaving.send(signal.SIGTERM)
+    await said(leaving, "worker.drains")
+    leaving.send(signal.SIGTERM)
+    again = monotonic()
+    assert await exited(leaving) == 0
+    assert monotonic() - again < 4
+    row = await job_row(probes, job_id)
+    assert (row.state, row.interruptions, row.attempt) == ("pending", 1, 1)
+
+
+async def test_six_deploys_use_up_no_attempt(probes: AsyncEngine, fleet: Fleet) -> None:
+    """Scenario F14: rolling restarts under a job with two attempts; interruptions are not failures."""
+    job_id = await limited_job(probes, "probe.write", 2, chunks=60, seconds=0.15)
+    running = fleet.worker()
+    for restart in range(1, 7):
+        await fenced(probes, job_id, restart)
+        before = (await job_row(probes, job_id)).checkpoint_no
+        await checkpointed(probes, job_id, before + 2)
+        following = fleet.worker()
+        await working(following)
+        running.send(signal.SIGTERM)
+        assert await exited(running) == 0
+        running = following
+    row = await reached(probes, job_id, "succeeded")
+    assert (row.interruptions, row.lost_leases) == (6, 0)
+    assert row.attempt - row.interruptions == 1
+    assert [chunk for chunk, _ in await effects(probes, job_id)] == list(range(60))

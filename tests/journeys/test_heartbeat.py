@@ -1,0 +1,124 @@
+"""The heart beats whatever the handlers do; where it cannot, the worker stops on its own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from tests.factories import fetch, job_row, make_job
+from tests.fleet import Fleet
+from tests.journeys.looking import (
+    effects,
+    exited,
+    fenced,
+    outcomes,
+    reached,
+    said,
+    stamped,
+    working,
+)
+
+SAMPLE_SECONDS = 0.05
+
+
+@asynccontextmanager
+async def watched_leases(engine: AsyncEngine) -> AsyncIterator[dict[UUID, list[float]]]:
+    """Sample what is left of every running job's lease, in seconds, while the block runs."""
+    left: dict[UUID, list[float]] = {}
+
+    async def sample() -> None:
+        while True:
+            for row in await fetch(
+                engine,
+                """SELECT id, extract(epoch FROM lease_expires_at - clock_timestamp())::float8 AS
+                   left_over FROM chot.jobs WHERE state = 'running'""",
+            ):
+                left.setdefault(row.id, []).append(row.left_over)
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    sampling = asyncio.create_task(sample())
+    try:
+        yield left
+    finally:
+        sampling.cancel()
+        await asyncio.wait({sampling})
+
+
+async def test_a_handler_that_blocks_its_loop_loses_no_lease(
+    probes: AsyncEngine, fleet: Fleet
+) -> None:
+    """time.sleep for three leases, and pure CPU in a child of another worker: attempt 1 for all."""
+    blocking = fleet.worker()
+    await working(blocking)
+    neighbour = await make_job(probes, chunks=2, seconds=1.0)
+    await fenced(probes, neighbour, 1)
+    async with watched_leases(probes) as left:
+        job_id = await make_job(
+            probes, "probe.misbehave", how="block", seconds=3 * fleet.lease, only_first=True
+        )
+        await stamped(probes, job_id)
+        fleet.worker()  # would take over anything whose lease ran out
+        computing = await make_job(
+            probes, "probe.misbehave", how="child_cpu", seconds=1.5 * fleet.lease
+        )
+        for each in (computing, job_id, neighbour):
+            await reached(probes, each, "succeeded")
+    for each in (computing, job_id, neighbour):
+        assert (await job_row(probes, each)).attempt == 1
+        # A beat comes every lease / 4; with the next one late by its whole period half is left.
+        assert min(left[each]) > fleet.lease / 2, "no renewal was late by more than a period"
+    assert len(left[job_id]) > 3 * fleet.lease / SAMPLE_SECONDS / 4, "the lease was watched"
+    stacks = [line["stack"] for line in fleet.events(blocking, "loop.blocked")]
+    assert any("_harm" in frame for stack in stacks for frame in stack), "it says where it hangs"
+
+
+async def test_a_c_call_that_holds_the_gil_fences_itself(probes: AsyncEngine, fleet: Fleet) -> None:
+    """Not even the heart's thread runs: the job goes on elsewhere, and its effects are there once."""
+    holder = fleet.worker()
+    await working(holder)
+    job_id = await make_job(
+        probes, "probe.misbehave", how="hold_gil", seconds=2 * fleet.lease, only_first=True
+    )
+    await stamped(probes, job_id)
+    fleet.worker()
+    await reached(probes, job_id, "succeeded")
+    assert await effects(probes, job_id) == [(0, 2)]
+    ended = await said(holder, "attempt.ended")
+    assert (ended["outcome"], ended["fence"]) == ("lost", 1)
+    assert await effects(probes, job_id) == [(0, 2)], "the holder wrote nothing when it woke"
+    assert await outcomes(probes, job_id) == ["lost_lease", "succeeded"]
+    assert holder.alive
+
+
+async def test_handlers_that_hold_every_connection_starve_no_renewal(
+    probes: AsyncEngine, fleet: Fleet
+) -> None:
+    """The pool is as small as start-up allows, and every slot holds a transaction for two leases."""
+    smallest = {"CHOT_CONCURRENCY": "4", "CHOT_POOL_SIZE": "11"}
+    # Idle in transaction on purpose: the bound must be longer than the hold.
+    fleet.worker(**smallest, CHOT_IDLE_IN_TRANSACTION_SECONDS="2.9", CHOT_LEASE_SECONDS="3")
+    async with watched_leases(probes) as left:
+        ids = [await make_job(probes, chunks=3, hold_seconds=2.4) for _ in range(4)]
+        for job_id in ids:
+            await reached(probes, job_id, "succeeded")
+    for job_id in ids:
+        assert (await job_row(probes, job_id)).attempt == 1
+        assert [chunk for chunk, _ in await effects(probes, job_id)] == [0, 1, 2]
+        assert min(left[job_id]) > fleet.lease / 2
+
+
+async def test_a_loop_blocked_beyond_the_hard_timeout_ends_its_process(
+    probes: AsyncEngine, fleet: Fleet
+) -> None:
+    """The heart's thread stops renewing, waits its grace, and exits with 70; the job goes on."""
+    stuck = fleet.worker()
+    await working(stuck)
+    job_id = await make_job(probes, "probe.brief", how="block", seconds=120, only_first=True)
+    await stamped(probes, job_id)
+    fleet.worker()
+    assert await exited(stuck) == 70
+    assert (await said(stuck, "worker.stuck"))["job_id"] == str(job_id)
+    await reached(probes, job_id, "succeeded")
+    assert await effects(probes, job_id) == [(0, 2)]
