@@ -188,6 +188,18 @@ class FirstLook:
         return await self._conn.scalar(*given)
 
 
+async def test_a_live_answer_is_never_written_over(engine: AsyncEngine) -> None:
+    """Should a lock ever fail, the transaction does too, and the first answer stays."""
+    asked = Asked(principal="api", key="k", digest=b"d" * 32)
+    answer = Answer(status=202, headers={}, body=b"first", job_id=JobId(UUID(int=1)))
+    async with engine.begin() as conn:
+        await store_answer(conn, asked, answer, hours=72)
+    with pytest.raises(AssertionError):
+        async with engine.begin() as conn:
+            await store_answer(conn, asked, answer, hours=72)
+    assert await scalar(engine, "SELECT body FROM chot.idempotency_keys") == b"first"
+
+
 async def test_what_was_refused_does_not_use_the_key_up(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:

@@ -5,10 +5,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.bodies import JobSummary, JobView
-from tests.factories import execute, fetch, scalar
+from shared.jobs.pause import resume_queue
+from tests.factories import execute, scalar
 from tests.protocol.api.app import note, post, problem_of
 
 RUN = """
@@ -254,7 +256,7 @@ async def test_a_queue_shows_its_depth_and_can_be_paused(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:
     """A resume stages what is due and has no message, once."""
-    due = await made(client)
+    await made(client)
     await made(client, run_at="2199-01-01T00:00:00Z")
     await run(engine, await made(client))
     await bury(client, engine)
@@ -266,12 +268,27 @@ async def test_a_queue_shows_its_depth_and_can_be_paused(
     counts = {name: queue[name] for name in ("pending", "due", "running", "dead", "paused")}
     assert counts == {"pending": 2, "due": 1, "running": 1, "dead": 1, "paused": True}
     assert queue["oldest_due_seconds"] > 0
-    await execute(engine, "DELETE FROM chot.outbox")
-    answers = [(await client.post("/v1/queues/default/resume")).json() for _ in range(2)]
-    assert [each["staged"] for each in answers] == [1, 0]
-    # The relay may have sent it meanwhile; then the job is marked as published.
-    staged = await fetch(engine, "SELECT job_id FROM chot.outbox")
-    assert [str(row.job_id) for row in staged] in ([due], [])
+    staged = []
+    for _ in range(2):
+        await execute(engine, "DELETE FROM chot.outbox")
+        answer = (await client.post("/v1/queues/default/resume")).json()
+        assert (answer["name"], answer["paused"]) == ("default", False)
+        staged.append(answer["staged"])
+    assert staged == [1, 0]
+
+
+async def test_a_resume_stages_the_jobs_that_are_due(
+    client: httpx.AsyncClient, engine: AsyncEngine
+) -> None:
+    """Looked at inside the resume's own transaction, before any relay can take them."""
+    held, lost = await made(client), await made(client)
+    await client.post("/v1/queues/default/pause")
+    await execute(engine, "DELETE FROM chot.outbox WHERE job_id <> :held", held=UUID(held))
+    rows = "SELECT job_id FROM chot.outbox WHERE job_id = :lost"
+    async with engine.begin() as conn:
+        assert await resume_queue(conn, "default") is not None
+        found = (await conn.execute(text(rows), {"lost": UUID(lost)})).all()
+        assert [str(row.job_id) for row in found] == [lost]
 
 
 async def test_workers_are_shown_with_what_they_run(
