@@ -34,13 +34,13 @@ async def refuse_restored(conn: AsyncConnection) -> None:
 
 # '3' is FrozenTransactionId: visible in every snapshot.
 FREEZE_MOVEMENTS = text("""
-    WITH some AS (
-        SELECT id FROM books.stock_movements WHERE id > :after ORDER BY id LIMIT :most)
-    , frozen AS (
-        UPDATE books.stock_movements m SET xid = '3' FROM some
-         WHERE m.id = some.id AND m.xid <> '3'::xid8 RETURNING m.id)
-    SELECT max(some.id) AS last, count(*) AS seen, (SELECT count(*) FROM frozen) AS frozen
-      FROM some""")
+    WITH batch AS (
+        SELECT id FROM books.stock_movements WHERE id > :after ORDER BY id LIMIT :most),
+    frozen AS (
+        UPDATE books.stock_movements m SET xid = '3' FROM batch
+         WHERE m.id = batch.id AND m.xid <> '3'::xid8 RETURNING m.id)
+    SELECT max(batch.id) AS last, count(*) AS seen, (SELECT count(*) FROM frozen) AS frozen
+      FROM batch""")
 
 # Snapshots of another server mean nothing here: such runs start again from nothing.
 VOID_RUNS = text("""
