@@ -1,8 +1,11 @@
 """What the protocol tests share: waiting for a lock to be waited for, and countable effects."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from uuid import UUID
 
+import asyncpg
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -42,3 +45,13 @@ async def effects_of(engine: AsyncEngine, job_id: UUID) -> list[tuple[int, int]]
 async def lock_job(conn: AsyncConnection, job_id: UUID) -> None:
     """Hold the job's row in the transaction that `conn` is in."""
     await conn.execute(LOCK, {"job_id": job_id})
+
+
+@asynccontextmanager
+async def driver_session(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A bare asyncpg connection: a caller that knows nothing of us but SQL."""
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
