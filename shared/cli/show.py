@@ -95,5 +95,7 @@ def reason(error: Any) -> str:
     if not isinstance(error, dict):
         return str(error)
     code = error.get("code") or error.get("type")
-    message = error.get("message") or error.get("detail") or ""
-    return f"{code}: {message}" if code and message else str(code or message or error)
+    message = str(error.get("message") or error.get("detail") or "")
+    if code and message and not message.startswith(f"{code}:"):
+        return f"{code}: {message}"
+    return message or str(code or error)
