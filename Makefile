@@ -27,7 +27,7 @@ venv: $(VENV)/installed
 # The newest known interpreter that can make a virtual environment; Debian ships some that cannot.
 $(VENV)/installed: pyproject.toml requirements/dev.txt
 	@set -e; \
-	for candidate in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
+	for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 python3); do \
 	    if "$$candidate" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' \
 	        2>/dev/null; then python="$$candidate"; break; fi; \
 	done; \
