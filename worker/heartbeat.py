@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.database import open_engine
 from shared.logs import log
+from shared.outages import tell_outages
 from shared.settings import LeaseTiming
 from shared.sqs import TRANSPORT_ERRORS, SqsClient, open_sqs
 from shared.types import WorkerId
@@ -95,13 +96,14 @@ class Heart:
             os._exit(EXIT_STUCK)
 
     async def _run(self) -> None:
-        engine = open_engine(
+        opened = open_engine(
             self._database_url,
             pool_size=1,
             application_name="chot heartbeat",
             connect_timeout=max(0.5, self._timing.heartbeat / 2),
             command_timeout=max(0.5, self._timing.heartbeat * 0.9),
-        ).execution_options(isolation_level="AUTOCOMMIT")
+        )
+        engine = tell_outages(opened).execution_options(isolation_level="AUTOCOMMIT")
         watch = asyncio.create_task(self._watch_forever(), name="deadlines")
         visibility = asyncio.create_task(self._extend_forever(), name="visibility")
         try:

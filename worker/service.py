@@ -9,10 +9,12 @@ from contextlib import AsyncExitStack
 from time import monotonic
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.database import open_engine
 from shared.kinds import Kind
 from shared.logs import log
+from shared.outages import check_before_use, tell_outages
 from shared.outbox import Relay
 from shared.sqs import SqsClient, open_sqs
 from shared.types import JobId
@@ -28,7 +30,13 @@ from worker.maintenance import Maintenance
 from worker.outcome import Failed, Lost, Outcome
 from worker.presence import Presence, QueuePresence, leave
 from worker.receiver import Receiver
-from worker.settings import PoolBudget, WorkerSettings, pool_size_of, slots_of
+from worker.settings import (
+    MAINTENANCE_CONNECTIONS,
+    PoolBudget,
+    WorkerSettings,
+    pool_size_of,
+    slots_of,
+)
 from worker.startup import InForce, code_version, wait_for_database, wait_for_queues
 
 FIRST_BEAT_SECONDS = 30.0
@@ -93,16 +101,35 @@ class Worker:
         size = pool_size_of(self._settings, budget)
         url = self._settings.database_url.get_secret_value()
         read_url = self._settings.read_database_url
-        app = open_engine(url, pool_size=size, application_name="chot worker")
-        stack.push_async_callback(app.dispose)
-        read = open_engine(
-            url if read_url is None else read_url.get_secret_value(),
-            pool_size=budget.slots,
-            application_name="chot worker read",
+
+        def opened(url: str, pool: int, name: str, command: float | None = None) -> AsyncEngine:
+            engine = tell_outages(
+                open_engine(
+                    url,
+                    pool_size=pool,
+                    application_name=name,
+                    command_timeout=command,
+                    pool_timeout=2 * self._timing.lease,
+                )
+            )
+            stack.push_async_callback(engine.dispose)
+            return engine
+
+        # What a handler runs may take as long as its lease is renewed. The protocol's own short
+        # statements must not hang on a half-open connection: they are given up within a lease.
+        bound = self._timing.lease - self._timing.margin
+        for_jobs = budget.slots + MAINTENANCE_CONNECTIONS
+        auto = opened(url, size - for_jobs, "chot worker", bound)
+        app = opened(url, for_jobs, "chot worker job")
+        return Engines(
+            app=check_before_use(app, seconds=max(1.0, self._timing.heartbeat)),
+            auto=auto.execution_options(isolation_level="AUTOCOMMIT"),
+            read=opened(
+                url if read_url is None else read_url.get_secret_value(),
+                budget.slots,
+                "chot worker read",
+            ),
         )
-        stack.push_async_callback(read.dispose)
-        auto = app.execution_options(isolation_level="AUTOCOMMIT")
-        return Engines(app=app, auto=auto, read=read)
 
     async def _start(
         self, stack: AsyncExitStack, engines: Engines

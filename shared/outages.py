@@ -1,0 +1,95 @@
+"""Outages: what the driver says when the database is away becomes one kind of error, and the
+connection that said it is cut at once.
+
+Left alone, errors while connecting come through as bare OSErrors, a statement that was given up
+leaves its connection in the pool with a cancel that nobody may ever answer, and a server that has
+become read-only (a failover) keeps its connections in the pool for ever.
+"""
+
+import asyncio
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DisconnectionError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from shared.database import DATABASE_ERRORS, sqlstate_of
+
+READ_ONLY = "25006"
+FRESH_SECONDS = 0.1
+
+
+def tell_outages(engine: AsyncEngine) -> AsyncEngine:
+    """Make `is_unreachable()` true for every way in which the database can be away.
+
+    A statement that ran into its client-side time-out, a read-only server and a failed connect
+    raise a DBAPIError with `connection_invalidated`, and the pool drops what it holds. Answers
+    the same engine.
+    """
+    event.listen(engine.sync_engine, "do_connect", _connect)
+    event.listen(engine.sync_engine, "handle_error", _judge, retval=True)
+    return engine
+
+
+def check_before_use(engine: AsyncEngine, *, seconds: float) -> AsyncEngine:
+    """Ask a connection that has been idle whether it still answers before it is handed out.
+
+    For pools without a client-side time-out: a half-open connection would swallow the first
+    statement for ever. One that does not answer in time is cut, and a new one is opened. Answers
+    the same engine.
+    """
+
+    def check(adapted: Any, record: Any, _proxy: Any) -> None:
+        if monotonic() - record.info.get("returned_at", 0.0) < FRESH_SECONDS:
+            return
+        try:
+            adapted.run_async(lambda driver: asyncio.wait_for(driver.execute("SELECT 1"), seconds))
+        except DATABASE_ERRORS as error:
+            adapted.driver_connection.terminate()
+            raise DisconnectionError(f"gone while it was idle: {error}") from error
+
+    def note(_adapted: Any, record: Any) -> None:
+        record.info["returned_at"] = monotonic()
+
+    event.listen(engine.sync_engine, "checkout", check)
+    event.listen(engine.sync_engine, "checkin", note)
+    return engine
+
+
+def _connect(dialect: Any, _record: Any, args: list[Any], options: dict[str, Any]) -> Any:
+    try:
+        return dialect.connect(*args, **options)
+    except DATABASE_ERRORS as error:
+        said = str(error) or type(error).__name__
+        raise dialect.loaded_dbapi.OperationalError(said) from error
+
+
+def _judge(context: ExceptionContext) -> BaseException | None:
+    error = context.original_exception
+    if isinstance(error, TimeoutError | asyncio.CancelledError):
+        _cut(context)
+    if isinstance(error, TimeoutError):
+        context.is_disconnect = True
+        return OperationalError(
+            context.statement,
+            None,
+            error,
+            hide_parameters=True,
+            connection_invalidated=True,
+        )
+    if isinstance(error.__cause__, OSError) or sqlstate_of(error) == READ_ONLY:
+        context.is_disconnect = True
+    return None
+
+
+def _cut(context: ExceptionContext) -> None:
+    """Close without a farewell: one would wait for the server's answer to a cancel."""
+    if context.connection is None or context.connection.invalidated:
+        return
+    with suppress(*DATABASE_ERRORS):
+        driver = context.connection.connection.driver_connection
+        if driver is not None:
+            driver.terminate()
