@@ -30,6 +30,7 @@ from worker.outcome import (
     Released,
     Succeeded,
     complete_job,
+    error_json,
     fail_job,
     release_job,
 )
@@ -254,9 +255,16 @@ async def _exit(runner: Runner, held: HeldLease, outcome: Succeeded | Failed | R
             job_id=str(row.id),
             kind=row.kind,
             attempt=row.attempt,
-            error=str(outcome.error) if isinstance(outcome, Failed) else outcome.reason,
+            error=_said(outcome),
         )
     return row is not None
+
+
+def _said(outcome: Failed | Released) -> str:
+    """The error's words as they were stored: some errors cannot even say themselves."""
+    if isinstance(outcome, Released):
+        return outcome.reason
+    return str(load_exact(error_json(outcome.error, outcome.code))["message"])
 
 
 async def _is_stored(runner: Runner, held: HeldLease) -> bool:
