@@ -25,6 +25,7 @@ class Proxy:
         self._held = {direction: asyncio.Event() for direction in DIRECTIONS}
         self._writers: set[asyncio.StreamWriter] = set()
         self._pipes: set[asyncio.Task[None]] = set()
+        self._frozen: set[asyncio.Task[None]] = set()
         self._refusing = False
         self._trigger: bytes | None = None
         self._lost: Direction = "server_to_client"
@@ -48,6 +49,10 @@ class Proxy:
         """Let no byte through in that direction (both: a black hole), in silence."""
         for each in DIRECTIONS if direction is None else (direction,):
             self._open[each].clear()
+
+    def freeze(self) -> None:
+        """Half-open: connections of now are silent for ever, new ones work."""
+        self._frozen |= self._pipes
 
     def lose_answer_to(self, words: bytes) -> None:
         """Block the server's answers from the moment a client sends `words` (which arrive).
@@ -110,6 +115,8 @@ class Proxy:
                 if not self._open[direction].is_set():
                     self._held[direction].set()
                     await self._open[direction].wait()
+                if asyncio.current_task() in self._frozen:
+                    await asyncio.Event().wait()  # until the proxy is closed
                 if writer.transport.is_closing():
                     return
                 writer.write(chunk)

@@ -4,6 +4,7 @@ import signal
 from time import monotonic
 from typing import Any
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import eventually, job_row, make_job, scalar
@@ -98,19 +99,18 @@ async def test_a_second_signal_releases_at_once(probes: AsyncEngine, fleet: Flee
     assert (row.state, row.interruptions, row.attempt) == ("pending", 1, 1)
 
 
+@pytest.mark.long
 async def test_six_deploys_use_up_no_attempt(probes: AsyncEngine, fleet: Fleet) -> None:
-    """Scenario F14: rolling restarts under a job with two attempts; interruptions are not failures."""
+    """Scenario F14: six handovers of a job with two attempts; interruptions are not failures."""
+    workers = [fleet.worker() for _ in range(7)]
+    await working(*workers, seconds=60)
     job_id = await limited_job(probes, "probe.write", 2, chunks=60, seconds=0.15)
-    running = fleet.worker()
     for restart in range(1, 7):
-        await fenced(probes, job_id, restart)
-        before = (await job_row(probes, job_id)).checkpoint_no
-        await checkpointed(probes, job_id, before + 2)
-        following = fleet.worker()
-        await working(following)
-        running.send(signal.SIGTERM)
-        assert await exited(running) == 0
-        running = following
+        row = await fenced(probes, job_id, restart)
+        await checkpointed(probes, job_id, row.checkpoint_no + 2)
+        holder = next(each for each in workers if f"-{each.pid}-" in row.worker_id)
+        holder.send(signal.SIGTERM)
+        assert await exited(holder) == 0
     row = await reached(probes, job_id, "succeeded")
     assert (row.interruptions, row.lost_leases) == (6, 0)
     assert row.attempt - row.interruptions == 1
