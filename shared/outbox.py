@@ -136,12 +136,16 @@ class Relay:
             deployment: UUID = (await conn.execute(READ_DEPLOYMENT)).scalar_one()
         batches = _batches(rows)
         for start in range(0, len(batches), AT_ONCE):
-            tasks = [self._publish(q, b, token, deployment) for q, b in batches[start:][:AT_ONCE]]
-            failures = await asyncio.gather(*tasks, return_exceptions=True)
-            broken = [each for each in failures if isinstance(each, BaseException)]
+            group, later = batches[start : start + AT_ONCE], batches[start + AT_ONCE :]
+            ends = await asyncio.gather(
+                *(self._publish(queue, listed, token, deployment) for queue, listed in group),
+                return_exceptions=True,
+            )
+            broken = [each for each in zip(group, ends, strict=True) if each[1] is not None]
             if broken:
-                await self._put_back([row.id for _, b in batches[start:] for row in b], token)
-                raise broken[0]
+                unsent = [batch for batch, _ in broken] + later
+                await self._put_back([row.id for _, listed in unsent for row in listed], token)
+                raise next(end for _, end in broken if end is not None)
         self._failures = 0
         return True
 
