@@ -11,8 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.idempotency import delete_expired_keys
 from api.resources import STOP_SECONDS, Resources
 from shared.database import is_unreachable, set_limits, sqlstate_of
+from shared.errors import ConfigRefused
 from shared.kinds.registry import mirror_kinds
 from shared.logs import log
+from shared.restored import refuse_restored
 
 LONGEST_BACKOFF_SECONDS = 5.0
 NOT_MIGRATED = frozenset({"3F000", "42P01", "42703", "42883", "42501"})
@@ -80,6 +82,7 @@ async def prepare_database(resources: Resources, stop: asyncio.Event) -> None:
         try:
             async with resources.transaction() as conn:
                 await _read_limits(conn, resources)
+                await refuse_restored(conn)
                 await mirror_kinds(
                     conn,
                     resources.kinds,
@@ -132,7 +135,7 @@ async def _read_limits(conn: AsyncConnection, resources: Resources) -> None:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, Unfit):
+    if isinstance(error, Unfit | ConfigRefused):
         return str(error)
     if sqlstate_of(error) in NOT_MIGRATED:
         return "the schema is missing or older than this code: run `chot migrate`"
