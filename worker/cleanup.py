@@ -29,7 +29,8 @@ CLEANED = text("""
     UPDATE chot.job_outputs o SET checkpoint = NULL FROM done WHERE o.job_id = done.id""")
 # An inactive job has no other use for its due time: here it is its place in the queue.
 GO_BEHIND = text("""
-    UPDATE chot.jobs SET available_at = clock_timestamp()
+    UPDATE chot.jobs SET available_at = (SELECT max(o.available_at) + interval '1 microsecond'
+                                           FROM chot.jobs o WHERE o.cleanup_due)
      WHERE id = :job_id AND cleanup_due AND state IN ('cancelled', 'dead')""")
 
 
