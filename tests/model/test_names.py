@@ -1,0 +1,66 @@
+"""Actions, protections and code refer to each other by name."""
+
+import importlib
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from shared.model.__main__ import FULL
+from shared.model.actions import ACTIONS
+from shared.model.explore import Explorer
+from shared.model.graph import NAMES
+from shared.model.model import Model
+from shared.model.protections import COURTESIES, PROTECTIONS
+from shared.model.trace import QUIET, replace
+
+PAGE = (Path(__file__).parents[2] / "docs" / "model.md").read_text()
+IMPLEMENTS = sorted(
+    {spec.implements for spec in ACTIONS.values() if spec.implements}
+    | {protection.implements for protection in PROTECTIONS.values()}
+    | set(COURTESIES.values())
+)
+NAMED_IN_PAGE = sorted(set(re.findall(r"`((?:shared|worker)(?:\.\w+)+)`", PAGE)))
+
+
+@pytest.mark.parametrize("name", sorted({*IMPLEMENTS, *NAMED_IN_PAGE}))
+def test_the_code_that_an_action_stands_for_exists(name: str) -> None:
+    """A renamed function takes the model along."""
+    module, _, attribute = name.rpartition(".")
+    assert find_spec(module), f"{module} does not exist"
+    assert hasattr(importlib.import_module(module), attribute) or find_spec(name)
+
+
+def test_every_action_of_ours_names_code_and_only_the_world_does_not() -> None:
+    nameless = {name for name, spec in ACTIONS.items() if spec.implements is None}
+    assert nameless == {
+        "expire", "expire_unheld", "stop_in_commit", "pause", "resume", "crash", "duplicate",
+        "redeliver", "lose",
+    }  # fmt: skip
+
+
+def test_every_action_happens_somewhere() -> None:
+    """An action that no world ever takes would be words only."""
+    happened: set[str] = set()
+    everything = replace(
+        QUIET, crashes=1, pauses=1, duplicates=1, losses=1, doubts=1, cancels=1, fails=1,
+        releases=1,
+    )  # fmt: skip
+    for bounds in (replace(everything, copies=2, cancels=0, losses=0), replace(QUIET, fails=1,
+                   redrives=1, cancels=1, losses=1)):  # fmt: skip
+        graph = Explorer(Model(bounds), reduce=False).explore(most=60_000)
+        happened |= {NAMES[action] for action in set(graph.actions)}
+    assert happened == {name for name, spec in ACTIONS.items() if spec.kind != "mutant"}
+
+
+def test_the_page_names_every_protection_and_property() -> None:
+    for name, protection in PROTECTIONS.items():
+        assert f"| `{name}` | `{protection.implements}` | `{protection.breaks}` |" in PAGE
+    for name in COURTESIES:
+        assert f"`{name}`" in PAGE
+
+
+def test_the_page_states_the_bounds_that_are_explored() -> None:
+    assert (FULL.workers, FULL.jobs, FULL.chunks) == (2, 2, 2)
+    assert min(FULL.crashes, FULL.pauses, FULL.duplicates, FULL.losses, FULL.doubts) == 1
