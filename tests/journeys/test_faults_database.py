@@ -28,7 +28,7 @@ from tests.tcp_proxy import Proxy
 SLOW_HOUSEKEEPING = {"CHOT_REAPER_SECONDS": "600", "CHOT_RECONCILER_SECONDS": "600"}
 
 
-@pytest.mark.parametrize("way", ["cut", "black hole"])
+@pytest.mark.parametrize("way", ["black hole", pytest.param("cut", marks=pytest.mark.long)])
 async def test_a_database_gone_longer_than_the_lease_stops_the_job_in_time(
     probes: AsyncEngine, fleet: Fleet, pg_proxy: Proxy, way: str
 ) -> None:
@@ -63,6 +63,7 @@ async def ended_once(fleet: Fleet, worker: Child) -> None:
     assert not fleet.events(worker, "attempt.broken")
 
 
+@pytest.mark.long
 async def test_half_open_connections_are_dropped_while_new_ones_work(
     probes: AsyncEngine, fleet: Fleet, pg_proxy: Proxy
 ) -> None:
@@ -157,6 +158,7 @@ async def test_a_claim_whose_answer_is_lost_is_adopted(
     assert fleet.events(worker, "claim.in_doubt")
 
 
+@pytest.mark.long
 async def test_a_read_only_database_is_waited_for(
     probes: AsyncEngine, fleet: Fleet, database: Database
 ) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from time import monotonic
 from typing import Any
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import eventually, fetch, job_row, make_job, scalar
@@ -105,6 +106,7 @@ async def test_duplicates_run_nothing_and_leave_no_message_behind(
     assert all(worker.alive for worker in workers)
 
 
+@pytest.mark.long
 async def test_copies_sent_before_the_first_claim_run_once(
     probes: AsyncEngine, fleet: Fleet, sqs: Any, queue_urls: dict[str, str]
 ) -> None:
@@ -132,7 +134,7 @@ async def test_workers_outlive_an_sqs_outage_and_are_back_within_ten_seconds(
     """Silence, then errors and resets; a running job keeps its lease, nothing hammers."""
     worker = fleet.worker()
     await working(worker)
-    running = await make_job(probes, chunks=12, seconds=0.5)
+    running = await make_job(probes, chunks=10, seconds=0.5)
     await checkpointed(probes, running, 1)
     sqs_proxy.black_hole()
     waiting = [await make_job(probes) for _ in range(5)]

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import UUID
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import fetch, job_row, make_job
@@ -92,6 +93,7 @@ async def test_a_c_call_that_holds_the_gil_fences_itself(probes: AsyncEngine, fl
     assert holder.alive
 
 
+@pytest.mark.long
 async def test_handlers_that_hold_every_connection_starve_no_renewal(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:

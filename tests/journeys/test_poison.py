@@ -188,14 +188,18 @@ async def test_a_handler_that_ignores_its_timeout_is_failed_and_its_worker_repla
     row = await job_row(probes, neighbour)
     assert (row.state, row.attempt) == ("succeeded", 1), "the others were drained"
     assert await said(worker, "slot.stuck")
-    # It returns a result after its timeout, still within the grace: too late all the same.
-    next_worker = fleet.worker()
-    await reached(probes, swallowing, "dead")
-    quick = await make_job(probes, "probe.brief", how="catch_everything", seconds=1.5)
-    fleet.worker()
-    await reached(probes, quick, "dead")
-    assert await outcomes(probes, quick) == ["failed", "failed"]
-    assert await exited(next_worker) == 70
+
+
+async def test_a_result_that_comes_after_the_timeout_does_not_count(
+    probes: AsyncEngine, fleet: Fleet
+) -> None:
+    """It catches its cancellation and returns within the grace: failed twice, then dead."""
+    worker = fleet.worker()
+    late = await make_job(probes, "probe.brief", how="catch_everything", seconds=1.5)
+    await reached(probes, late, "dead")
+    assert await outcomes(probes, late) == ["failed", "failed"]
+    assert (await error_of(probes, late))["code"] == "TIMEOUT"
+    assert worker.alive, "its slot came free in time"
 
 
 async def test_odd_results_and_errors_end_in_one_step(probes: AsyncEngine, fleet: Fleet) -> None:

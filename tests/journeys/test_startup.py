@@ -126,9 +126,27 @@ def _processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def test_impossible_settings_are_refused_by_name(fleet: Fleet, sqs_proxy: SqsProxy) -> None:
+# One of each sort for every day; the long tier refuses them all.
+EVERY_DAY = (
+    "heartbeat = lease",
+    "heartbeat = 0",
+    "lease no number",
+    "visibility < lease",
+    "pool too small",
+    "unknown queue",
+    "handler without its kind",
+    "kind without a timeout",
+)
+
+
+@pytest.mark.parametrize(
+    "names", [EVERY_DAY, pytest.param(tuple(REFUSED), marks=pytest.mark.long)], ids=["few", "all"]
+)
+async def test_impossible_settings_are_refused_by_name(
+    fleet: Fleet, sqs_proxy: SqsProxy, names: tuple[str, ...]
+) -> None:
     """Exit 78 within 5 s, the message names the settings that disagree, nothing is received."""
-    names, before = list(REFUSED), _processor_seconds()
+    before = _processor_seconds()
     for start in range(0, len(names), 3):
         batch = names[start : start + 3]
         said_by_each = await asyncio.gather(*(_refused(fleet, REFUSED[each][0]) for each in batch))
@@ -145,6 +163,7 @@ async def test_a_worker_without_assertions_is_refused(fleet: Fleet) -> None:
     assert "-O" in await _refused(fleet, {}, ("-O",))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("attributes", "named"),
     [
@@ -187,6 +206,7 @@ async def test_a_worker_waits_for_database_and_sqs_and_then_works(
     assert worker.alive
 
 
+@pytest.mark.long
 async def test_a_silent_database_is_waited_for(
     probes: AsyncEngine, fleet: Fleet, pg_proxy: Proxy
 ) -> None:
