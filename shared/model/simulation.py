@@ -34,7 +34,7 @@ class Simulation:
         self._random = random.Random(seed)
         self._state = self._model.initial()
         self._trace: list[dict[str, Any]] = []
-        self._broken: str | None = None
+        self._broken: list[str] = []
 
     @classmethod
     def of(cls, found: Counterexample, *, seed: int = 0) -> "Simulation":
@@ -87,7 +87,8 @@ class Simulation:
                 "broken": move.broken,
             }
         )
-        self._broken = self._broken or move.broken
+        if move.broken is not None and move.broken not in self._broken:
+            self._broken.append(move.broken)
         self._state = move.state
 
     @property
@@ -98,7 +99,7 @@ class Simulation:
     @property
     def broken(self) -> str | None:
         """The first property that this run has broken."""
-        return self._broken
+        return self._broken[0] if self._broken else None
 
     @property
     def ended(self) -> bool:
@@ -124,9 +125,7 @@ class Simulation:
             ],
             "left": state.left._asdict(),
             "ended": self.ended,
-            "broken": None
-            if self._broken is None
-            else {"property": self._broken, "words": PROPERTIES[self._broken]},
+            "broken": [{"property": name, "words": PROPERTIES[name]} for name in self._broken],
         }
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from shared.model.explore import Explorer
 from shared.model.graph import NAMES
 from shared.model.model import Model
 from shared.model.protections import COURTESIES, PROTECTIONS
-from shared.model.trace import QUIET, replace
+from shared.model.trace import QUIET
 
 PAGE = (Path(__file__).parents[2] / "docs" / "model.md").read_text()
 IMPLEMENTS = sorted(
@@ -43,13 +44,13 @@ def test_every_action_of_ours_names_code_and_only_the_world_does_not() -> None:
 def test_every_action_happens_somewhere() -> None:
     """An action that no world ever takes would be words only."""
     happened: set[str] = set()
-    everything = replace(
-        QUIET, crashes=1, pauses=1, duplicates=1, losses=1, doubts=1, cancels=1, fails=1,
-        releases=1,
-    )  # fmt: skip
-    for bounds in (replace(everything, copies=2, cancels=0, losses=0), replace(QUIET, fails=1,
-                   redrives=1, cancels=1, losses=1)):  # fmt: skip
-        graph = Explorer(Model(bounds), reduce=False).explore(most=60_000)
+    worlds = (
+        replace(QUIET, crashes=1, pauses=1),
+        replace(QUIET, doubts=1, duplicates=1, losses=1),
+        replace(QUIET, fails=1, redrives=1, cancels=1, releases=1),
+    )
+    for bounds in worlds:
+        graph = Explorer(Model(bounds), reduce=False).explore(most=30_000)
         happened |= {NAMES[action] for action in set(graph.actions)}
     assert happened == {name for name, spec in ACTIONS.items() if spec.kind != "mutant"}
 

@@ -1,5 +1,7 @@
 """The checker can fail: take any one protection away, and a named property falls."""
 
+from dataclasses import replace
+
 import pytest
 
 from shared.model.explore import Explorer
@@ -7,7 +9,7 @@ from shared.model.model import Model
 from shared.model.properties import PROPERTIES
 from shared.model.protections import PROTECTIONS, without
 from shared.model.simulation import Simulation
-from shared.model.trace import QUIET, WORLDS, Counterexample, find_counterexample, replace, told
+from shared.model.trace import QUIET, WORLDS, Counterexample, find_counterexample, told
 
 # Where one layer stands behind another, it takes both to reach the books.
 TOGETHER = {
