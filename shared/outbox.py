@@ -29,12 +29,14 @@ LAST_RESEND_SECONDS = 300
 LONGEST_BACKOFF_SECONDS = 5.0
 
 # A row whose job is no longer pending has nothing left to say and is dropped; one whose job may
-# not run (a paused queue) waits. A job that is unknown is published: the claim will tell.
+# not run (a paused queue) waits. A job that is unknown is published: the claim will tell. The time
+# is the statement's, not clock_timestamp(): what is volatile goes by no index, and the planner
+# would read all jobs for a few messages among many that are not due. Nothing here waits for a lock.
 TAKE_DUE = text(f"""
     WITH due AS MATERIALIZED (
         SELECT o.id, j.state AS job_state
           FROM chot.outbox o LEFT JOIN chot.jobs j ON j.id = o.job_id
-         WHERE o.next_send_at <= clock_timestamp() AND o.quarantined_at IS NULL
+         WHERE o.next_send_at <= statement_timestamp() AND o.quarantined_at IS NULL
            AND (j.id IS NULL OR j.state <> 'pending' OR {CLAIMABLE})
          ORDER BY o.priority DESC, o.id LIMIT :most
            FOR UPDATE OF o SKIP LOCKED),
@@ -83,7 +85,8 @@ PUT_BACK = text("""
 READ_DEPLOYMENT = text("SELECT deployment_id FROM chot.deployment")
 SECONDS_TO_NEXT = text("""
     SELECT extract(epoch FROM min(next_send_at) - clock_timestamp())::double precision
-      FROM chot.outbox WHERE quarantined_at IS NULL AND next_send_at > clock_timestamp()""")
+      FROM chot.outbox
+     WHERE quarantined_at IS NULL AND next_send_at > statement_timestamp()""")
 
 
 class Relay:

@@ -21,6 +21,8 @@ STANDS_STILL = re.compile(
     r"|\b(transaction|statement)_timestamp\(",
     re.IGNORECASE,
 )
+# Takes what is due by an index; judges no lease, and is always a transaction of its own.
+MAY_ASK_THE_STATEMENTS_TIME = "shared/outbox.py"
 DIALECT = make_url("postgresql+asyncpg://").get_dialect()()
 # Statements that are put together where they run; their parts are constants of the module.
 COMPOSED = {
@@ -94,6 +96,7 @@ def test_no_statement_asks_a_clock_that_stands_still() -> None:
         for path, tree in [*sources(), *((p.name, t) for p, t in migrations())]
         for line, words in literals(tree)
         if (match := STANDS_STILL.search(words))
+        and (path, match.group()) != (MAY_ASK_THE_STATEMENTS_TIME, "statement_timestamp(")
     ]
     assert found == []
 

@@ -1,0 +1,162 @@
+"""Plans: with fifty thousand jobs, what runs all the time reads its index and no table."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import TextClause, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from shared.database import open_engine
+from shared.jobs.cancel import CANCEL_JOB
+from shared.jobs.redrive import READ_REDRIVABLE, REDRIVE_JOB
+from shared.outbox import DELETE_SENT, SECONDS_TO_NEXT, TAKE_DUE
+from tests.factories import claimant
+from tests.services import Database, DatabaseServer
+from worker.claim import CLAIM_JOBS, CLAIM_ONE, FIND_CLAIMS, READ_INPUT
+from worker.cleanup import LOCK_ONE_DUE
+from worker.lease import HOLD_FENCE, READ_ATTEMPT, READ_OWNERS, RENEW_LEASES
+from worker.outcome import COMPLETE_JOB, FAIL_JOB, RELEASE_JOB
+from worker.reaper import REAP_EXPIRED
+from worker.reconciler import RESTAGE_LOST
+from worker.settle import READ_MISSED
+
+# 48,000 that are over, 1,500 waiting, 300 running, 200 dead: a month of a busy shop chain.
+FILL = (
+    "INSERT INTO chot.queues VALUES ('default') ON CONFLICT DO NOTHING",
+    """INSERT INTO chot.jobs (id, kind, company, queue, state, attempt, fence, max_attempts,
+              lease_token, lease_expires_at, worker_id, available_at, fingerprint, on_duplicate,
+              payload_version, principal, deployment_id, finished_at, cleanup_due)
+       SELECT chot.uuid7(), 'probe.write', 'ACME', 'default', s.state, 1, 1, 5,
+              CASE WHEN s.state = 'running' THEN gen_random_uuid() END,
+              CASE WHEN s.state = 'running' THEN clock_timestamp() + interval '1 hour' END,
+              CASE WHEN s.state = 'running' THEN 'w' END,
+              clock_timestamp() + make_interval(mins => n % 100 - 20),
+              sha256(CAST(CAST(n AS text) AS bytea)), 'join', 1, 'test', gen_random_uuid(),
+              CASE WHEN s.state IN ('succeeded', 'dead') THEN clock_timestamp() END,
+              s.state = 'dead' AND n % 20 = 0
+         FROM generate_series(1, 50000) AS n,
+              LATERAL (SELECT CASE WHEN n > 49800 THEN 'dead' WHEN n > 49500 THEN 'running'
+                                   WHEN n > 48000 THEN 'pending' ELSE 'succeeded' END) AS s (state)""",
+    "INSERT INTO chot.job_payloads SELECT id, '{}' FROM chot.jobs",
+    "INSERT INTO chot.job_outputs SELECT id FROM chot.jobs",
+    """INSERT INTO chot.attempts (job_id, fence, attempt, worker_id, lease_token, code_version,
+              claimed_checkpoint_no, checkpoint_no)
+       SELECT id, 1, 1, 'w', gen_random_uuid(), 'test', 0, 0 FROM chot.jobs""",
+    """INSERT INTO chot.outbox (job_id, queue, kind, priority, next_send_at)
+       SELECT id, queue, kind, 5, clock_timestamp() + make_interval(secs => n - 20)
+         FROM (SELECT *, row_number() OVER (ORDER BY id) AS n FROM chot.jobs) AS j""",
+)
+TABLES = ("jobs", "job_payloads", "job_outputs", "attempts", "outbox")
+LARGE = {*TABLES}
+
+ID = uuid4()
+OURS = {"job_id": ID, "fence": 1, "token": ID}
+PROGRESS = {"done": 1, "total": 2, "unit": "x", "message": "y"}
+ENDS = {"result": None, "error": None}
+CLAIM = claimant().binds() | {"ids": [uuid4() for _ in range(10)]}
+CLAIM |= {"tokens": [uuid4() for _ in range(10)]}
+BEAT = {
+    "ids": [uuid4() for _ in range(100)],
+    "fences": [1] * 100,
+    "tokens": [uuid4() for _ in range(100)],
+    "done": [1] * 100,
+    "totals": [1] * 100,
+    "units": ["x"] * 100,
+    "messages": ["y"] * 100,
+    "lease": 30.0,
+}
+STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
+    "claim a batch": (CLAIM_JOBS, CLAIM),
+    "claim one": (CLAIM_ONE, CLAIM | {"ids": [ID], "tokens": [ID]}),
+    "find claims in doubt": (FIND_CLAIMS, {"ids": [ID], "tokens": [ID]}),
+    "read the input": (READ_INPUT, {"job_id": ID}),
+    "renew leases": (RENEW_LEASES, BEAT),
+    "read owners": (READ_OWNERS, {"ids": BEAT["ids"]}),
+    "fence": (HOLD_FENCE, OURS | PROGRESS | {"checkpoint_no": 0, "checkpoint": "{}"}),
+    "read the attempt": (READ_ATTEMPT, OURS),
+    "complete": (COMPLETE_JOB, OURS | PROGRESS | ENDS | {"checkpoint_no": 0}),
+    "fail": (FAIL_JOB, OURS | ENDS | {"permanent": False, "delay": 1.0}),
+    "release": (RELEASE_JOB, OURS | ENDS | {"delay": 1.0}),
+    "cancel": (CANCEL_JOB, ENDS | {"job_id": ID}),
+    "reap": (REAP_EXPIRED, {"result": None}),
+    "reconcile": (RESTAGE_LOST, {"seconds": 60.0}),
+    "take from the outbox": (TAKE_DUE, {"token": ID, "most": 100}),
+    "delete what was sent": (DELETE_SENT, {"ids": list(range(10)), "token": ID}),
+    "wait for the next": (SECONDS_TO_NEXT, {}),
+    "settle misses": (READ_MISSED, {"ids": CLAIM["ids"]}),
+    "find a cleanup": (LOCK_ONE_DUE, {"kinds": ["probe.write"]}),
+    "redrive": (REDRIVE_JOB, {"job_id": ID}),
+    "look for a twin": (READ_REDRIVABLE, {"job_id": ID}),
+}
+# Which index the sweepers must go by; the others go by primary keys.
+BY_INDEX = {
+    "reap": "jobs_running_idx",
+    "reconcile": "jobs_pending_idx",
+    "take from the outbox": "outbox_due_idx",
+    "find a cleanup": "jobs_cleanup_idx",
+    "look for a twin": "jobs_active_fingerprint_key",
+}
+
+
+@pytest.fixture(scope="module")
+def full(postgres: DatabaseServer) -> Iterator[Database]:
+    """A database with fifty thousand jobs, its statistics fresh."""
+    mine = postgres.create()
+    yield mine
+    postgres.drop(mine)
+
+
+@pytest.fixture(scope="module")
+def plans(full: Database) -> dict[str, Any]:
+    """The plan of each statement, made once for the module."""
+    return asyncio.run(_explain_all(full))
+
+
+async def _explain_all(full: Database) -> dict[str, Any]:
+    owner = open_engine(full.owner_url, pool_size=1)
+    async with owner.begin() as conn:
+        for statement in FILL:
+            await conn.execute(
+                text(statement.replace("n::text::bytea", "CAST(CAST(n AS text) AS bytea)"))
+            )
+        await conn.execute(text(f"ANALYZE {', '.join(f'chot.{name}' for name in TABLES)}"))
+    await owner.dispose()
+    app = open_engine(full.app_url, pool_size=1)
+    found = {name: await _explain(app, *each) for name, each in STATEMENTS.items()}
+    await app.dispose()
+    return found
+
+
+async def _explain(engine: AsyncEngine, statement: TextClause, binds: dict[str, Any]) -> Any:
+    async with engine.connect() as conn:
+        plan = await conn.scalar(text(f"EXPLAIN (FORMAT JSON) {statement.text}"), binds)
+    return json.loads(plan)[0]["Plan"] if isinstance(plan, str) else plan[0]["Plan"]
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every node of a plan."""
+    yield plan
+    for part in plan.get("Plans", []):
+        yield from nodes(part)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_statement_of_the_protocol_reads_a_whole_table(plans: dict[str, Any], name: str) -> None:
+    """What is fast with ten jobs stays fast with millions that are over."""
+    scanned = {
+        node["Relation Name"]
+        for node in nodes(plans[name])
+        if node["Node Type"] == "Seq Scan" and node.get("Relation Name") in LARGE
+    }
+    assert scanned == set(), json.dumps(plans[name], indent=1, default=str)
+
+
+@pytest.mark.parametrize("name", BY_INDEX)
+def test_a_sweeper_goes_by_its_own_index(plans: dict[str, Any], name: str) -> None:
+    """A partial index, as small as the work that is left."""
+    used = {node.get("Index Name") for node in nodes(plans[name])}
+    assert BY_INDEX[name] in used, json.dumps(plans[name], indent=1, default=str)
