@@ -1,7 +1,9 @@
 """Actions, protections and code refer to each other by name."""
 
+import ast
 import importlib
 import re
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +17,9 @@ from shared.model.graph import NAMES
 from shared.model.model import Model
 from shared.model.protections import COURTESIES, PROTECTIONS
 from shared.model.trace import QUIET
+from tests.model.test_explore import FULL_STATES, TEST_STATES
 
+MODEL = Path(__file__).parents[2] / "shared" / "model"
 PAGE = (Path(__file__).parents[2] / "docs" / "model.md").read_text()
 IMPLEMENTS = sorted(
     {spec.implements for spec in ACTIONS.values() if spec.implements}
@@ -62,6 +66,21 @@ def test_the_page_names_every_protection_and_property() -> None:
         assert f"`{name}`" in PAGE
 
 
-def test_the_page_states_the_bounds_that_are_explored() -> None:
+def test_the_page_states_the_bounds_and_numbers_that_are_explored() -> None:
     assert (FULL.workers, FULL.jobs, FULL.chunks) == (2, 2, 2)
     assert min(FULL.crashes, FULL.pauses, FULL.duplicates, FULL.losses, FULL.doubts) == 1
+    assert f"| {FULL_STATES:,} |" in PAGE
+    assert f"| {TEST_STATES:,} |" in PAGE
+
+
+def test_the_model_imports_nothing_of_what_it_models() -> None:
+    """It must not be right or wrong together with the code."""
+    allowed = set(sys.stdlib_module_names)
+    for path in MODEL.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                ours = name == "shared.types" or name.startswith("shared.model.")
+                assert ours or name.split(".")[0] in allowed, f"{path.name} imports {name}"
