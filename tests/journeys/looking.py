@@ -155,25 +155,43 @@ def alerts(children: Sequence[Child], event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line.get("alert") and line["event"] == event]
 
 
-def offloaded(child: Child) -> list[int]:
-    """Pids of the living child processes of a worker."""
+async def computing_child(parent: Child) -> int:
+    """Wait until the worker's one child process is past its start and computes; its pid."""
+
+    async def there() -> int | None:
+        return next((pid for pid in _children(parent.pid) if _processor_ticks(pid) > 60), None)
+
+    found = await eventually(there)
+    assert isinstance(found, int), "a pid is a number"
+    return found
+
+
+def _children(parent: int) -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended
-            continue
-        if int(fields[1]) == child.pid and fields[0] not in "ZX":
+        fields = _stat(int(stat.parent.name))
+        if fields and int(fields[1]) == parent and fields[0] not in "ZX":
             found.append(int(stat.parent.name))
     return found
 
 
+def _processor_ticks(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name: state, parent, …; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
 def lives(pid: int) -> bool:
     """Whether a process runs; one that has ended and is only not yet waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    fields = _stat(pid)
+    return bool(fields) and fields[0] not in "ZX"
 
 
 def queued(sqs: Any, url: str) -> tuple[int, int]:

@@ -10,9 +10,9 @@ from tests.factories import eventually, execute, job_row, make_job
 from tests.fleet import Fleet
 from tests.journeys.looking import (
     checkpointed,
+    computing_child,
     effects,
     lives,
-    offloaded,
     outcomes,
     reached,
     result_of,
@@ -39,11 +39,7 @@ async def test_a_revoked_lease_stops_the_handler_and_kills_its_child(
     worker = fleet.worker(CHOT_CONCURRENCY="1")
     job_id = await make_job(probes, "probe.misbehave", how="child_cpu", seconds=60)
     await stamped(probes, job_id)
-
-    async def computing() -> list[int]:
-        return offloaded(worker)
-
-    (child,) = await eventually(computing)
+    child = await computing_child(worker)
     await execute(probes, REVOKE, job_id=job_id)
 
     async def gone() -> bool:
@@ -84,13 +80,9 @@ async def test_a_killed_child_costs_one_attempt(probes: AsyncEngine, fleet: Flee
     """Kill -9 on the child: the job fails, waits its backoff and is run again."""
     worker = fleet.worker()
     await working(worker)
-    job_id = await make_job(probes, "probe.misbehave", how="child_cpu", seconds=2.0)
+    job_id = await make_job(probes, "probe.misbehave", how="child_cpu", seconds=3.0)
     await stamped(probes, job_id)
-
-    async def computing() -> list[int]:
-        return offloaded(worker)
-
-    (child,) = await eventually(computing)
+    child = await computing_child(worker)
     os.kill(child, signal.SIGKILL)
     row = await reached(probes, job_id, "succeeded")
     assert row.attempt == 2
@@ -107,11 +99,7 @@ async def test_a_child_dies_with_its_killed_worker(probes: AsyncEngine, fleet: F
     worker = fleet.worker()
     job_id = await make_job(probes, "probe.misbehave", how="child_cpu", seconds=60)
     await stamped(probes, job_id)
-
-    async def computing() -> list[int]:
-        return offloaded(worker)
-
-    (child,) = await eventually(computing)
+    child = await computing_child(worker)
     worker.send(signal.SIGKILL)
 
     async def gone() -> bool:
