@@ -6,8 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, assert_never
+from uuid import UUID
 
 from pydantic import ValidationError
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from shared.database import is_unreachable, sqlstate_of, transaction
@@ -39,6 +41,8 @@ from worker.retry import is_permanent, retry_delay
 CONFLICT_DELAY_SECONDS = 1.0
 OUTAGE_DELAY_SECONDS = 2.0
 RECORD_AGAIN_SECONDS = 0.5
+# As chot.attempts names them.
+NAMES = {Succeeded: "succeeded", Failed: "failed", Released: "released"}
 
 
 class Stuck(Exception):
@@ -217,6 +221,7 @@ async def _store(
     runner: Runner, held: HeldLease, outcome: Succeeded | Failed | Released
 ) -> Outcome:
     held.committing = True
+    doubted = False
     while True:
         try:
             left = await _exit(runner, held, outcome)
@@ -229,13 +234,28 @@ async def _store(
             if not (is_unreachable(error) or sqlstate_of(error) in CONFLICTS):
                 raise
             log.warning("outcome.in_doubt", job_id=str(held.lease.job_id), error=str(error.orig))
-            if await _is_stored(runner, held):
-                return outcome
-            if monotonic() >= held.deadline:
-                return Lost(reason="the outcome could not be stored before the lease ran out")
-            await asyncio.sleep(RECORD_AGAIN_SECONDS)
+            doubted = True
         else:
-            return outcome if left else Lost(reason="another owner, state or checkpoint")
+            if left:
+                return outcome
+            if not doubted:
+                return Lost(reason="another owner, state or checkpoint")
+        if (ended := await _ended_as(runner, held)) is not None:
+            return _settled(held, outcome, *ended)
+        if monotonic() >= held.deadline:
+            return Lost(reason="the outcome could not be stored before the lease ran out")
+        await asyncio.sleep(RECORD_AGAIN_SECONDS)
+
+
+def _settled(
+    held: HeldLease, outcome: Succeeded | Failed | Released, ended: str, state: str | None
+) -> Outcome:
+    """What a lost answer was: ours, or how somebody else ended the attempt meanwhile."""
+    if ended != NAMES[type(outcome)]:
+        return Lost(reason=f"the attempt ended as {ended}")
+    if state == "dead" and not isinstance(outcome, Succeeded):
+        _alert_dead(held.job.id, held.job.kind, held.job.attempt, outcome)
+    return outcome
 
 
 async def _exit(runner: Runner, held: HeldLease, outcome: Succeeded | Failed | Released) -> bool:
@@ -250,14 +270,12 @@ async def _exit(runner: Runner, held: HeldLease, outcome: Succeeded | Failed | R
             case _:
                 assert_never(outcome)
     if row is not None and row.state == "dead":
-        alert(
-            "job.dead",
-            job_id=str(row.id),
-            kind=row.kind,
-            attempt=row.attempt,
-            error=_said(outcome),
-        )
+        _alert_dead(row.id, row.kind, row.attempt, outcome)
     return row is not None
+
+
+def _alert_dead(job_id: UUID, kind: str, attempt: int, outcome: Failed | Released) -> None:
+    alert("job.dead", job_id=str(job_id), kind=kind, attempt=attempt, error=_said(outcome))
 
 
 def _said(outcome: Failed | Released) -> str:
@@ -267,13 +285,19 @@ def _said(outcome: Failed | Released) -> str:
     return str(load_exact(error_json(outcome.error, outcome.code))["message"])
 
 
-async def _is_stored(runner: Runner, held: HeldLease) -> bool:
-    """After a lost answer: True when our attempt has an outcome. Unknown counts as not yet."""
+READ_STATE = text("SELECT state FROM chot.jobs WHERE id = :job_id AND fence = :fence")
+
+
+async def _ended_as(runner: Runner, held: HeldLease) -> tuple[str, str | None] | None:
+    """After a lost answer: how our attempt ended, and the job's state; None while not known."""
     with suppress(DBAPIError, OSError):
         async with (
             asyncio.timeout(runner.timing.heartbeat),
             transaction(runner.engines.app, lock_timeout=runner.timing.lock_timeout) as conn,
         ):
             found = await settle_doubt(conn, held.lease)
-        return found is not None and found[1] is not None
-    return False
+            if found is None or found[1] is None:
+                return None
+            binds = {"job_id": held.lease.job_id, "fence": held.lease.fence}
+            return found[1], await conn.scalar(READ_STATE, binds)
+    return None
