@@ -204,10 +204,9 @@ class Receiver:
                 await bury_message(self._engine, delivery, settlement.reason)
                 self._deliveries.delete(delivery)
             case RunAlone():
-                if not await self._run_alone(self, job_id):
-                    return ceil(self._claimant.timing.lease)  # the reservation's own length
-                # From here on the reservation stands for the message.
-                self._deliveries.delete(delivery)
+                await self._run_alone(self, job_id)
+                # Put off by a reservation's length in any case: one may end without a claim.
+                return ceil(self._claimant.timing.lease)
             case ClaimAgain():
                 return await self._claim_again(job_id, delivery, received_at)
         return None

@@ -326,7 +326,8 @@ class Worker:
             await self._neighbours_gone()
             if self._draining.is_set():
                 return
-            claimed = await claim_jobs(self._runner.engines.auto, self._claimant, [job_id])
+            auto = self._runner.engines.auto
+            claimed = await claim_jobs(auto, self._claimant, [job_id], wait=True)
             if claimed:
                 receiver.slot_taken()
                 await self._attempt(receiver, claimed[0])
