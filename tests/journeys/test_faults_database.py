@@ -2,6 +2,7 @@
 
 import asyncio
 from time import monotonic
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,11 +14,13 @@ from shared.types import JobId
 from tests.factories import NUMBERS, eventually, make_job
 from tests.fleet import Fleet
 from tests.journeys.looking import (
+    alerts,
     all_reached,
     checkpointed,
     effects,
     fenced,
     outcomes,
+    queue_is,
     reached,
     said,
     working,
@@ -156,6 +159,30 @@ async def test_a_claim_whose_answer_is_lost_is_adopted(
     assert (row.attempt, row.fence, row.lost_leases) == (1, 1, 0)
     assert await effects(probes, job_id) == [(0, 1)]
     assert fleet.events(worker, "claim.in_doubt")
+
+
+async def test_a_burial_whose_answer_is_lost_still_alerts(
+    probes: AsyncEngine,
+    fleet: Fleet,
+    pg_proxy: Proxy,
+    sqs: Any,
+    queue_urls: dict[str, str],
+) -> None:
+    """The exit committed, its answer did not come: one attempt, one alert, no message left."""
+    worker = fleet.worker(**fleet.proxied, **SLOW_HOUSEKEEPING)
+    await working(worker)
+    pg_proxy.lose_answer_to(b"told to be wrong")  # first said by the exit itself
+    job_id = await make_job(probes, "probe.misbehave", how="raise_permanent")
+    await reached(probes, job_id, "dead")
+    await asyncio.wait_for(pg_proxy.until_held(), 10)
+    pg_proxy.reset()
+    pg_proxy.heal()
+    ended = await said(worker, "attempt.ended")
+    assert ended["outcome"] == "failed"
+    assert fleet.events(worker, "outcome.in_doubt")
+    assert [line["job_id"] for line in alerts([worker], "job.dead")] == [str(job_id)]
+    assert await outcomes(probes, job_id) == ["failed"]
+    await queue_is(sqs, queue_urls["default"], (0, 0))
 
 
 @pytest.mark.long

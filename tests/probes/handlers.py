@@ -20,6 +20,8 @@ from worker.handlers import Handler
 EFFECT = text("""
     INSERT INTO probe.effects (job_id, number, chunk, fence, attempt, pid)
     VALUES (:job_id, :number, :chunk, :fence, :attempt, :pid)""")
+# Stands for the ERP rows that a job changes: who does the same work next waits for them.
+HOLD_ROWS = text("SELECT pg_advisory_xact_lock(:number)")
 STAMP = text("""
     INSERT INTO probe.stamps (job_id, attempt, what) VALUES (:job_id, :attempt, :what)""")
 
@@ -37,7 +39,9 @@ async def write(context: JobContext, payload: Write) -> dict[str, Any] | None:
         completes = payload.complete and chunk == payload.chunks - 1
         async with context.completion() if completes else context.transaction() as tx:
             await tx.connection.execute(EFFECT, _effect(context, payload.number, chunk))
-            await asyncio.sleep(payload.hold_seconds)
+            if payload.hold_seconds:
+                await tx.connection.execute(HOLD_ROWS, {"number": payload.number})
+                await asyncio.sleep(payload.hold_seconds)
             if completes:
                 tx.result = {"completed": True}
             else:
