@@ -8,7 +8,7 @@ proven, and buried when its budget of lost leases is used up.
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.types import WorkerId
+from shared.types import JobId, WorkerId
 
 RESERVE_ALONE = text("""
     UPDATE chot.queues
@@ -17,9 +17,16 @@ RESERVE_ALONE = text("""
      WHERE name = :queue
        AND (alone_until IS NULL OR alone_until <= clock_timestamp()
             OR alone_worker = :worker_id)""")
+# The reservation stood for the job's message; a job that was not run after all gets another.
 FREE_ALONE = text("""
-    UPDATE chot.queues SET alone_worker = NULL, alone_until = NULL
-     WHERE name = :queue AND alone_worker = :worker_id""")
+    WITH freed AS (
+        UPDATE chot.queues SET alone_worker = NULL, alone_until = NULL
+         WHERE name = :queue AND alone_worker = :worker_id)
+    INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
+    SELECT j.id, j.queue, j.kind, j.brand, j.trace, j.priority, j.available_at
+      FROM chot.jobs j
+     WHERE j.id = :job_id AND j.state = 'pending'
+       AND NOT EXISTS (SELECT FROM chot.outbox o WHERE o.job_id = j.id)""")
 
 
 async def reserve_alone(
@@ -30,6 +37,6 @@ async def reserve_alone(
     return bool((await conn.execute(RESERVE_ALONE, binds)).rowcount)
 
 
-async def free_alone(conn: AsyncConnection, queue: str, worker_id: WorkerId) -> None:
-    """Give the place back; one that was lost by expiry is left alone."""
-    await conn.execute(FREE_ALONE, {"queue": queue, "worker_id": worker_id})
+async def free_alone(conn: AsyncConnection, queue: str, worker_id: WorkerId, job_id: JobId) -> None:
+    """Give the place back (one that was lost by expiry is left alone), and the job its message."""
+    await conn.execute(FREE_ALONE, {"queue": queue, "worker_id": worker_id, "job_id": job_id})

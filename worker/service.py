@@ -334,7 +334,7 @@ class Worker:
         except DBAPIError as error:
             log.warning("alone.failed", job_id=str(job_id), error=str(error))
         finally:
-            await self._leave_alone(receiver)
+            await self._leave_alone(receiver, job_id)
 
     async def _neighbours_gone(self) -> None:
         while len(self._attempts) > 1 and not self._draining.is_set():
@@ -343,12 +343,13 @@ class Worker:
             await asyncio.wait({*others, stop}, return_when=asyncio.FIRST_COMPLETED)
             stop.cancel()
 
-    async def _leave_alone(self, receiver: Receiver) -> None:
+    async def _leave_alone(self, receiver: Receiver, job_id: JobId) -> None:
         try:
             async with self._runner.engines.auto.connect() as conn:
-                await free_alone(conn, receiver.queue, self._worker_id)
+                await free_alone(conn, receiver.queue, self._worker_id, job_id)
         except DBAPIError as error:  # it expires by itself
             log.warning("alone.not_freed", error=str(error))
+        self._relay.wake()
         self._alone = None
         self._presence.state = "draining" if self._draining.is_set() else "working"
         for each in self._receivers:
