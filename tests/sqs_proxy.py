@@ -4,6 +4,7 @@ It understands just enough of the AWS JSON protocol. It runs on threads of its o
 that waits for a process does not hold it up. Every knob is a plain attribute; `heal()` resets them.
 """
 
+import hashlib
 import http.client
 import json
 import threading
@@ -12,9 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Literal
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 Body = dict[str, Any]
 # What becomes of one entry of a SendMessageBatch: "omit" leaves it out of both lists.
@@ -47,6 +49,8 @@ class SqsProxy:
         self.delivered = 0
         self.duplicated = 0
         self.refused_handles = 0
+        self.lost_sends = 0
+        self.swallowed = 0
         self.heal()
 
     @property
@@ -64,6 +68,15 @@ class SqsProxy:
         self.stale_handles_succeed = False
         self.visibility_cap: float | None = None
         self.longest_visibility: int | None = None
+        # Every so many-th entry is answered as sent and is not; or comes that much later.
+        self.lose_every = 0
+        self.late_every = 0
+        self.late_seconds = 2
+        # Every so many-th receive counts at SQS, and its answer never arrives.
+        self.swallow_every = 0
+        # Messages of one answer come in reverse, and each answer takes that long.
+        self.reversing = False
+        self.answer_delay = 0.0
         self._open.set()
         self._open = threading.Event()
 
@@ -94,6 +107,8 @@ class SqsProxy:
         refusal = self.refusals.get(action) or self.refusals.get("*")
         if refusal is not None and self.number(f"refuse {action}") % refusal.every == 0:
             return refusal.status, _error(refusal.code)
+        if self.answer_delay:
+            sleep(self.answer_delay)  # the network's time, on this request's own thread
         if action == "SendMessageBatch":
             return self._send(headers, body)
         if action == "ReceiveMessage":
@@ -108,14 +123,28 @@ class SqsProxy:
             faults = self.send_faults(self.number("batches"), body["Entries"])
         failed = [_failed(i, fault) for i, fault in faults.items() if fault != "omit"]
         entries = [each for each in body["Entries"] if each["Id"] not in faults]
+        lost = [each for each in entries if self._every("lost", self.lose_every)]
+        kept = [self._delayed(each) for each in entries if each not in lost]
         answer: Body = {"Successful": [], "Failed": []}
-        if entries:
-            status, answer = self._pass_on("SendMessageBatch", headers, body | {"Entries": entries})
+        if kept:
+            status, answer = self._pass_on("SendMessageBatch", headers, body | {"Entries": kept})
             if status != http.client.OK:
                 return status, answer
         with self._lock:
             self.accepted_entries += len(answer.get("Successful", []))
-        return http.client.OK, answer | {"Failed": [*answer.get("Failed", []), *failed]}
+            self.lost_sends += len(lost)
+        claimed = [_sent(each) for each in lost]
+        return http.client.OK, {
+            "Successful": [*answer.get("Successful", []), *claimed],
+            "Failed": [*answer.get("Failed", []), *failed],
+        }
+
+    def _every(self, what: str, every: int) -> bool:
+        return every > 0 and self.number(what) % every == 0
+
+    def _delayed(self, entry: Body) -> Body:
+        late = self._every("late", self.late_every)
+        return entry | {"DelaySeconds": self.late_seconds} if late else entry
 
     def _receive(self, headers: Body, body: Body) -> tuple[int, Body]:
         status, answer = self._pass_on("ReceiveMessage", headers, body)
@@ -128,6 +157,12 @@ class SqsProxy:
                 self.duplicated += 1
                 twin = {"QueueUrl": body["QueueUrl"], "MessageBody": message["Body"]}
                 self._pass_on("SendMessage", headers, twin)
+        if status == http.client.OK and answer.get("Messages"):
+            if self._every("swallowed", self.swallow_every):
+                self.swallowed += len(answer["Messages"])
+                return status, {}
+            if self.reversing:
+                answer["Messages"].reverse()
         return status, answer
 
     def _handles(self, action: str, headers: Body, body: Body) -> tuple[int, Body]:
@@ -181,6 +216,11 @@ class SqsProxy:
 
 def _error(code: str) -> Body:
     return {"__type": f"com.amazonaws.sqs#{code}", "message": f"the proxy says {code}"}
+
+
+def _sent(entry: Body) -> Body:
+    digest = hashlib.md5(entry["MessageBody"].encode(), usedforsecurity=False).hexdigest()
+    return {"Id": entry["Id"], "MessageId": str(uuid4()), "MD5OfMessageBody": digest}
 
 
 def _failed(entry_id: str, fault: EntryFault, code: str = "InternalError") -> Body:

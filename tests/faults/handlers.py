@@ -1,0 +1,122 @@
+"""Handlers of the fault suite's kinds. What they write has no unique key: a repeat must show."""
+
+import asyncio
+import os
+import signal
+import time
+from typing import Any
+
+from sqlalchemy import text
+
+from shared.errors import PermanentError, RetryableError
+from tests.faults.kinds import Chunked, Gather, Harm
+from tests.faults.schema import ACCOUNTS
+from tests.probes.handlers import exit_now
+from worker.context import CleanupContext, JobContext
+from worker.fence import FencedTransaction
+from worker.handlers import Handler
+
+EFFECT = text("""
+    INSERT INTO faults.effects (job_id, chunk, item, fence, attempt, pid)
+    VALUES (:job_id, :chunk, :item, :fence, :attempt, :pid)""")
+ENTRY = text("""
+    INSERT INTO faults.entries (job_id, chunk, account, amount)
+    VALUES (:job_id, :chunk, :account, :amount)""")
+BOOK = text("UPDATE faults.accounts SET balance = balance + :amount WHERE code = :account")
+
+
+async def write(context: JobContext, payload: Chunked) -> dict[str, Any] | None:
+    """One effect a chunk, from where the last attempt stopped."""
+    return await _chunks(context, payload, moves=False)
+
+
+async def move(context: JobContext, payload: Chunked) -> dict[str, Any] | None:
+    """As write(), and each chunk moves money between two accounts, debit and credit."""
+    return await _chunks(context, payload, moves=True)
+
+
+async def _chunks(context: JobContext, payload: Chunked, *, moves: bool) -> dict[str, Any] | None:
+    done = (context.checkpoint or {}).get("chunks", 0)
+    if context.job.attempt <= payload.fail_first:
+        raise RetryableError("told to fail")
+    for chunk in range(done, payload.chunks):
+        context.yield_if_asked()
+        await asyncio.sleep(payload.seconds)
+        completes = payload.complete and chunk == payload.chunks - 1
+        async with context.completion() if completes else context.transaction() as tx:
+            await _write_effect(context, tx, chunk)
+            if moves:
+                await _move_money(context, tx, payload.number, chunk)
+            await asyncio.sleep(payload.hold)
+            if completes:
+                tx.result = {"completed": True}
+            else:
+                tx.checkpoint = {"chunks": chunk + 1}
+            tx.progress(chunk + 1, payload.chunks, unit="chunks")
+    return None if payload.complete else {"chunks": payload.chunks, "resumed_at": done}
+
+
+async def _write_effect(
+    context: JobContext, tx: FencedTransaction, chunk: int, item: str | None = None
+) -> None:
+    binds = {
+        "job_id": context.job.id,
+        "chunk": chunk,
+        "item": item,
+        "fence": context.lease.fence,
+        "attempt": context.job.attempt,
+        "pid": os.getpid(),
+    }
+    await tx.connection.execute(EFFECT, binds)
+
+
+async def _move_money(context: JobContext, tx: FencedTransaction, number: int, chunk: int) -> None:
+    """Debit one account and credit another; accounts are locked in the order of their codes."""
+    debit = (number + chunk) % ACCOUNTS
+    credit = (debit + 1 + (number * 7 + chunk) % (ACCOUNTS - 1)) % ACCOUNTS
+    amount = 1 + (number * 13 + chunk) % 97
+    for account, signed in sorted(((debit, amount), (credit, -amount))):
+        await tx.connection.execute(BOOK, {"account": account, "amount": signed})
+        binds = {"job_id": context.job.id, "chunk": chunk, "account": account, "amount": signed}
+        await tx.connection.execute(ENTRY, binds)
+
+
+async def harm(context: JobContext, payload: Harm) -> dict[str, Any]:
+    """Do the harm, or write the effect that shows that the job got over it."""
+    match payload.how:
+        case "permanent":
+            raise PermanentError("told to be wrong", code="TOLD")
+        case "exit":
+            os._exit(137)
+    async with context.transaction() as tx:
+        await _write_effect(context, tx, 0)
+        if context.job.attempt == 1:
+            if payload.how == "stop_in_transaction":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif payload.how == "block_loop":
+                time.sleep(payload.seconds)  # noqa: ASYNC251 - this is the harm
+            else:
+                await context.offload(exit_now)
+    return {"how": payload.how}
+
+
+async def gather(context: JobContext, payload: Gather) -> None:
+    """One effect an item, all of them committed with the completion."""
+    async with context.completion() as tx:
+        for place, item in enumerate(payload.items):
+            await _write_effect(context, tx, place, item)
+        tx.result = {"items": payload.items}
+
+
+async def clean_up(context: CleanupContext) -> None:
+    """Committed chunks of a cancelled job stay: they were right when they were committed."""
+    assert context.job.kind.startswith("fault."), "only our own kinds come here"
+
+
+HANDLERS = (
+    Handler(kind="fault.write", run=write, cleanup=clean_up),
+    Handler(kind="fault.move", run=move, cleanup=clean_up),
+    Handler(kind="fault.harm", run=harm),
+    Handler(kind="fault.merge", run=gather),
+    Handler(kind="fault.follow", run=gather),
+)
