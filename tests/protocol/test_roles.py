@@ -23,11 +23,11 @@ async def allowed(engine: AsyncEngine, role: str, what: str) -> set[str]:
     return {row.name for row in await fetch(engine, MAY, role=role, what=what)}
 
 
-@pytest.mark.parametrize("what", ["INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER"])
-@pytest.mark.parametrize("role", ["chot_read", "chot_enqueue"])
-async def test_read_and_enqueue_write_nothing(probes: AsyncEngine, role: str, what: str) -> None:
+async def test_read_and_enqueue_write_nothing(probes: AsyncEngine) -> None:
     """A handler's ordinary connection is role read: no effect beside the fence."""
-    assert await allowed(probes, role, what) == set()
+    for role in ("chot_read", "chot_enqueue"):
+        for what in ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER"):
+            assert await allowed(probes, role, what) == set(), (role, what)
 
 
 async def test_read_sees_everything_and_enqueue_nothing(probes: AsyncEngine) -> None:
@@ -37,11 +37,11 @@ async def test_read_sees_everything_and_enqueue_nothing(probes: AsyncEngine) -> 
     assert await allowed(probes, "chot_enqueue", "SELECT") == set()
 
 
-@pytest.mark.parametrize("what", ["UPDATE", "DELETE", "TRUNCATE"])
-async def test_app_changes_nothing_in_the_ledger(probes: AsyncEngine, what: str) -> None:
+async def test_app_changes_nothing_in_the_ledger(probes: AsyncEngine) -> None:
     """What has moved stays as it was written: a correction is a new movement."""
-    assert "books.stock_movements" not in await allowed(probes, "chot_app", what)
     assert "books.stock_movements" in await allowed(probes, "chot_app", "INSERT")
+    for what in ("UPDATE", "DELETE", "TRUNCATE"):
+        assert "books.stock_movements" not in await allowed(probes, "chot_app", what)
 
 
 async def test_app_removes_no_job_attempt_or_payload(probes: AsyncEngine) -> None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -42,33 +41,39 @@ PENDING: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "constraint"), PENDING)
-async def test_a_pending_row_keeps_to_its_shape(
-    probes: AsyncEngine, change: str, constraint: str
-) -> None:
+RUNNING = (
+    "state = 'pending'",
+    "lease_token = NULL",
+    "lease_expires_at = NULL",
+    "worker_id = NULL",
+    "state = 'succeeded', finished_at = clock_timestamp()",
+    "fence = 0",
+)
+
+
+async def refusal(engine: AsyncEngine, statement: str, **binds: Any) -> str:
+    """What the database says to that statement; nothing when it takes it."""
+    try:
+        await execute(engine, statement, **binds)
+    except DBAPIError as error:
+        return str(error.orig) if sqlstate_of(error) == "23514" else repr(error)
+    return "was taken"
+
+
+async def test_a_pending_row_keeps_to_its_shape(probes: AsyncEngine) -> None:
     """State and columns are tied: no lease without running, no end without its time."""
     job_id = await make_job(probes)
-    with pytest.raises(DBAPIError, match=constraint) as caught:
-        await execute(probes, f"UPDATE chot.jobs SET {change} WHERE id = :i", i=job_id)
-    assert sqlstate_of(caught.value) == "23514"
+    for change, constraint in PENDING:
+        said = await refusal(probes, f"UPDATE chot.jobs SET {change} WHERE id = :i", i=job_id)
+        assert constraint in said, change
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "state = 'pending'",
-        "lease_token = NULL",
-        "lease_expires_at = NULL",
-        "worker_id = NULL",
-        "state = 'succeeded', finished_at = clock_timestamp()",
-        "fence = 0",
-    ],
-)
-async def test_a_running_row_keeps_to_its_shape(probes: AsyncEngine, change: str) -> None:
+async def test_a_running_row_keeps_to_its_shape(probes: AsyncEngine) -> None:
     """Whoever leaves running takes the lease with it, in the same statement."""
-    held = await claimed_job(probes)
-    with pytest.raises(DBAPIError, match=r"jobs_(lease|counters)_check"):
-        await execute(probes, f"UPDATE chot.jobs SET {change} WHERE id = :i", i=held.lease.job_id)
+    job_id = (await claimed_job(probes)).lease.job_id
+    for change in RUNNING:
+        said = await refusal(probes, f"UPDATE chot.jobs SET {change} WHERE id = :i", i=job_id)
+        assert "jobs_lease_check" in said or "jobs_counters_check" in said, change
 
 
 SIZES: list[tuple[str, str, int]] = [
@@ -81,22 +86,20 @@ SIZES: list[tuple[str, str, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("table", "column", "most"), SIZES)
 async def test_json_is_kept_up_to_its_size_and_no_further(
-    owner_engine: AsyncEngine, probes: AsyncEngine, table: str, column: str, most: int
+    owner_engine: AsyncEngine, probes: AsyncEngine
 ) -> None:
     """To the byte, as jsonb writes it."""
-    held = await claimed_job(probes)
-    job_id = held.lease.job_id
+    job_id = (await claimed_job(probes)).lease.job_id
     await execute(probes, "INSERT INTO chot.job_outputs (job_id) VALUES (:i)", i=job_id)
-    key = "id" if table == "jobs" else "job_id"
-    more = ", followup_version = 1, followup_principal = 'x'" if table == "jobs" else ""
-    statement = f"""UPDATE chot.{table} SET {column} = to_jsonb(repeat('x', :bytes - 2)){more}
-                     WHERE {key} = :i"""
-    await execute(owner_engine, statement, bytes=most, i=job_id)
-    with pytest.raises(DBAPIError) as caught:
-        await execute(owner_engine, statement, bytes=most + 1, i=job_id)
-    assert sqlstate_of(caught.value) == "23514"
+    for table, column, most in SIZES:
+        key = "id" if table == "jobs" else "job_id"
+        more = ", followup_version = 1, followup_principal = 'x'" if table == "jobs" else ""
+        statement = f"""UPDATE chot.{table} SET {column} = to_jsonb(repeat('x', :bytes - 2)){more}
+                         WHERE {key} = :i"""
+        await execute(owner_engine, statement, bytes=most, i=job_id)
+        said = await refusal(owner_engine, statement, bytes=most + 1, i=job_id)
+        assert f"{table}_{column}_check" in said
 
 
 async def test_lease_and_progress_stand_in_no_index(probes: AsyncEngine) -> None:
@@ -139,18 +142,13 @@ def test_final_states_are_left_by_a_redrive_alone() -> None:
     assert reached == set(JobState)
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        """id kind company brand state attempt max_attempts fence lease_token lease_expires_at
-           available_at checkpoint_no""",
-        """principal payload_version code_version trace deployment_id interruptions lost_leases
-           group_id followup_payload""",
-    ],
-)
-async def test_columns_that_others_read_or_will_need_are_there(
-    probes: AsyncEngine, names: str
-) -> None:
+PROMISED = """id kind company brand state attempt max_attempts fence lease_token lease_expires_at
+    available_at checkpoint_no"""
+EARLY = """principal payload_version code_version trace deployment_id interruptions lost_leases
+    group_id followup_payload"""
+
+
+async def test_columns_that_others_read_or_will_need_are_there(probes: AsyncEngine) -> None:
     """The names outside readers were promised, and those a later day would make expensive."""
     row: Any = await job_row(probes, await make_job(probes))
-    assert set(names.split()) <= set(row._fields)
+    assert set(PROMISED.split()) | set(EARLY.split()) <= set(row._fields)
