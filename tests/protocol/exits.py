@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.jobs.cancel import cancel_job
 from tests.factories import autocommit, claimed_again, claimed_job, execute, expire_lease
@@ -69,17 +69,22 @@ async def leave(engine: AsyncEngine, held: HeldLease, how: str) -> bool:
     if how.startswith("reap"):
         await expire_lease(engine, held.lease.job_id)
     async with autocommit(engine).connect() as conn:
-        match how:
-            case "complete":
-                return await complete_job(conn, held, '{"ok": true}')
-            case "retry" | "fail_last" | "fail_permanently":
-                permanent = how == "fail_permanently"
-                failed = Failed(error="broke", code="FAILED", permanent=permanent, delay_seconds=60)
-                return await fail_job(conn, held, failed) is not None
-            case "release" | "release_last":
-                return await release_job(conn, held, Released(reason="drain")) is not None
-            case _:
-                return await reap_expired(conn) > 0
+        return await leave_over(conn, held, how)
+
+
+async def leave_over(conn: AsyncConnection, held: HeldLease, how: str) -> bool:
+    """The same by a statement of the owner's (or the reaper's) over this connection."""
+    match how:
+        case "complete":
+            return await complete_job(conn, held, '{"ok": true}')
+        case "retry" | "fail_last" | "fail_permanently":
+            permanent = how == "fail_permanently"
+            failed = Failed(error="broke", code="FAILED", permanent=permanent, delay_seconds=60)
+            return await fail_job(conn, held, failed) is not None
+        case "release" | "release_last":
+            return await release_job(conn, held, Released(reason="drain")) is not None
+        case _:
+            return await reap_expired(conn) > 0
 
 
 async def outbox_of(engine: AsyncEngine) -> Sequence[Any]:

@@ -32,6 +32,7 @@ from tests.protocol.exits import (
     TERMINAL_EXITS,
     claimed_for,
     leave,
+    leave_over,
     outbox_of,
     prepare,
     released_before,
@@ -102,6 +103,25 @@ async def _disown(engine: AsyncEngine, job_id: JobId, old: str) -> None:
         return
     change = "lease_token = gen_random_uuid()" if old == "token" else "fence = 2"
     await execute(engine, f"UPDATE chot.jobs SET {change} WHERE id = :i", i=job_id)
+
+
+async def test_an_exit_and_a_takeover_never_deadlock(probes: AsyncEngine) -> None:
+    """⚑ Both take the job before its attempt; whoever is first wins, nobody is sent away."""
+    for how in ("complete", "retry", "release") * 12:
+        held = await claimed_job(probes, worker="a")
+        await expire_lease(probes, held.lease.job_id)
+        async with autocommit(probes).connect() as conn, asyncio.timeout(5):
+            left, taken = await asyncio.gather(
+                leave_over(conn, held, how),
+                claim_jobs(autocommit(probes), claimant("b"), [held.lease.job_id], wait=True),
+            )
+        fences = await fetch(
+            probes,
+            "SELECT fence, outcome FROM chot.attempts WHERE job_id = :i ORDER BY fence",
+            i=held.lease.job_id,
+        )
+        assert bool(left) or fences == [(1, "lost_lease"), (2, None)]
+        assert left != bool(taken) or how != "complete"
 
 
 # Follow-ups
