@@ -29,7 +29,9 @@ async def test_of_six_workers_one_reserves_the_queue(probes: AsyncEngine) -> Non
 async def test_a_reservation_that_ran_out_is_anybodys(probes: AsyncEngine) -> None:
     """Its holder died with the job that it ran alone."""
     assert await _reserve(probes, "a")
-    await execute(probes, "UPDATE chot.queues SET alone_until = clock_timestamp()")
+    await execute(
+        probes, "UPDATE chot.queues SET alone_until = clock_timestamp() WHERE alone_worker = 'a'"
+    )
     assert await _reserve(probes, "b")
     await _free(probes, "a", await make_job(probes))
     assert not await _reserve(probes, "c"), "the one that lost its place gave away another's"
