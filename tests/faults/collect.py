@@ -1,0 +1,61 @@
+"""Collects the evidence from the database when everything has come to rest."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+
+from tests.faults.evidence import LISTS, Evidence, Facts
+from tests.faults.history import History
+
+EPOCH = "extract(epoch FROM {})::float8 AS {}"
+AT = EPOCH.format("at", "at")
+
+QUERIES: Mapping[str, str] = {
+    "jobs": """
+        SELECT j.id::text, kind, state, attempt, max_attempts, lost_leases, interruptions, fence,
+               checkpoint_no, p.payload::text AS payload
+          FROM chot.jobs j JOIN chot.job_payloads p ON p.job_id = j.id ORDER BY j.id""",
+    "transitions": f"""
+        SELECT n, job_id::text, old_state, state, old_fence, fence, token::text, attempt,
+               max_attempts, lost_leases, interruptions, checkpoint_no,
+               {EPOCH.format("lease_expires_at", "lease_expires_at")}, worker_id,
+               {AT}, by_name, by_pid
+          FROM audit.transitions ORDER BY n""",
+    "effects": f"""
+        SELECT n, job_id::text, chunk, item, fence, attempt, pid, {AT}
+          FROM faults.effects ORDER BY n""",
+    "attempts": """
+        SELECT job_id::text, fence, attempt, outcome, worker_id, claimed_checkpoint_no
+          FROM chot.attempts ORDER BY job_id, fence""",
+    "keys": """
+        SELECT key, job_id::text, convert_from(body, 'UTF8') AS body
+          FROM chot.idempotency_keys""",
+    "entries": "SELECT job_id::text, chunk, account, amount FROM faults.entries ORDER BY n",
+}
+
+
+async def collect(
+    connection: asyncpg.Connection, history: History, facts: Mapping[str, Any]
+) -> Evidence:
+    """Everything the checks look at; `facts` are those of the run itself."""
+    lists: dict[str, list[Any]] = {"calls": history.calls, "windows": history.windows}
+    for name, query in QUERIES.items():
+        rows = [dict(row) for row in await connection.fetch(query)]
+        if name == "jobs":
+            rows = [row | {"payload": _parsed(row["payload"])} for row in rows]
+        lists[name] = [LISTS[name](**row) for row in rows]
+    balances = await connection.fetch("SELECT code, balance FROM faults.accounts ORDER BY code")
+    orders = await connection.fetch("SELECT number, job_id::text FROM faults.orders")
+    known = {
+        "outbox": await connection.fetchval("SELECT count(*) FROM chot.outbox"),
+        "balances": {str(row["code"]): row["balance"] for row in balances},
+        "orders": [tuple(row) for row in orders],
+        "postgres": connection.get_server_version().major,
+    }
+    return Evidence(facts=Facts(**known, **facts), **lists)
+
+
+def _parsed(payload: str) -> Any:
+    return json.loads(payload)

@@ -1,0 +1,220 @@
+"""One run: a world, a schedule of faults, clients, healing, draining, the verdict."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic, time
+from typing import Any
+
+import asyncpg
+import httpx
+
+from dev.sample_company import load_sample
+from tests.faults.backing import Backing
+from tests.faults.check import check_evidence
+from tests.faults.check_liveness import stuck_leases
+from tests.faults.clients import (
+    CALL_SECONDS,
+    Client,
+    Memory,
+    SqlClient,
+    Workload,
+    cost,
+    run_client,
+    run_costing_client,
+)
+from tests.faults.collect import collect
+from tests.faults.evidence import Evidence, Ordered
+from tests.faults.history import History
+from tests.faults.nemeses import heal, run_schedule
+from tests.faults.oracle import compute_oracle, read_costed
+from tests.faults.schedule import Step, make_schedule
+from tests.faults.violations import Violation
+from tests.faults.world import APIS, LEASE, WORKERS, World, faketime_library, open_world
+
+SAMPLE, PERIOD = "SAMPLE", "2026-01"
+DRAIN_POLL_SECONDS = 0.25
+FINAL_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one run is to do; the same plan is the same schedule and the same choices."""
+
+    seed: int
+    seconds: float
+    faults: tuple[str, ...] = ()
+    clients: int = 4
+    pause: float = 0.25
+    movements: int = 1_500
+    drain_seconds: float = 150.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a run ended."""
+
+    plan: Plan
+    evidence: Evidence
+    violations: list[Violation]
+    failures: list[str]
+    home: Path
+
+
+async def run_one(backing: Backing, plan: Plan, home: Path) -> Verdict:
+    """Run the plan; everything there is to know about it is in `home` afterwards."""
+    logs = home / "logs"
+    await asyncio.to_thread(logs.mkdir, parents=True)
+    history = History(home / "history.jsonl")
+    async with open_world(backing, logs, history) as world:
+        await load_sample(
+            world.database.app_url, seed=plan.seed, movements=plan.movements, company=SAMPLE
+        )
+        evidence = await _run_in(world, plan, home)
+        failures = list(world.failures)
+    violations = check_evidence(evidence)
+    evidence.save(home)
+    found = [asdict(violation) for violation in violations]
+    (home / "violations.json").write_text(json.dumps(found, indent=1, ensure_ascii=False))
+    return Verdict(plan, evidence, violations, failures, home)
+
+
+async def _run_in(world: World, plan: Plan, home: Path) -> Evidence:
+    dice = random.Random(plan.seed)
+    steps = planned(dice, plan)
+    (home / "schedule.json").write_text(json.dumps([asdict(step) for step in steps], indent=1))
+    began = time()
+    async with httpx.AsyncClient(timeout=CALL_SECONDS) as http, _watching(world):
+        clients = _clients(world, dice, http, plan.clients + 2)
+        load = Workload(
+            until=asyncio.get_running_loop().time() + plan.seconds,
+            pause=plan.pause,
+            company=SAMPLE,
+            period=PERIOD,
+        )
+        await _storm(world, clients, SqlClient(world, dice, clients[0].memory), load, steps)
+        await heal(world)
+        world.history.note("healed all")
+        for turn in range(FINAL_TRIES):
+            if await cost(clients[0], load, f"costing-at-the-end-{turn}") == "ok":
+                break
+        drained, drain_seconds = await _drain(world, plan.drain_seconds)
+    world.history.end_open()
+    admin = await world.admin()
+    try:
+        facts: dict[str, Any] = {
+            "seed": plan.seed,
+            "seconds": plan.seconds,
+            "workers": WORKERS,
+            "began": began,
+            "ended": time(),
+            "lease": world.timing.lease,
+            "idle_in_transaction": world.timing.idle_in_transaction,
+            "reaper": LEASE / 3,
+            "drained": drained,
+            "drain_seconds": drain_seconds,
+            "costed": await read_costed(admin, SAMPLE, PERIOD),
+            "oracle": await compute_oracle(admin, SAMPLE, PERIOD),
+        }
+        return await collect(admin, world.history, facts)
+    finally:
+        await admin.close()
+
+
+def planned(dice: random.Random, plan: Plan) -> list[Step]:
+    """The plan's schedule of faults; what this machine cannot do is left out of it."""
+    without = () if faketime_library() else ("clock",)
+    return make_schedule(
+        dice,
+        seconds=plan.seconds,
+        lease=LEASE,
+        workers=WORKERS,
+        apis=APIS,
+        only=plan.faults,
+        without=without,
+    )
+
+
+def _clients(
+    world: World, dice: random.Random, http: httpx.AsyncClient, count: int
+) -> list[Client]:
+    memory = Memory(numbers=iter(range(1_000, 10_000_000)))
+    return [
+        Client(world, world.history, random.Random(dice.getrandbits(64)), memory, http)
+        for _ in range(count)
+    ]
+
+
+async def _storm(
+    world: World, clients: list[Client], sql: SqlClient, load: Workload, steps: list[Step]
+) -> None:
+    *ordinary, nemesis, costing = clients
+    async with asyncio.TaskGroup() as tasks:
+        for client in ordinary:
+            tasks.create_task(run_client(client, load))
+        tasks.create_task(sql.run(load))
+        tasks.create_task(run_costing_client(costing, load))
+        tasks.create_task(run_schedule(world, steps, nemesis))
+
+
+@asynccontextmanager
+async def _watching(world: World) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(world.watch(slot)) for slot in world.slots.values()]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for end in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(end, Exception):
+                world.failures.append(f"a watch ended: {end!r}")
+
+
+LEFT = """
+    SELECT (SELECT count(*) FROM chot.jobs WHERE state IN ('pending', 'running'))
+         + (SELECT count(*) FROM chot.outbox)"""
+
+
+async def _drain(world: World, seconds: float) -> tuple[bool, float]:
+    """Wait until nothing is left to do; whether that was so, and after how long."""
+    began = monotonic()
+    while monotonic() < began + seconds:
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+            admin = await world.admin()
+            try:
+                if await admin.fetchval(LEFT) == 0:
+                    return True, monotonic() - began
+            finally:
+                admin.terminate()
+        await asyncio.sleep(DRAIN_POLL_SECONDS)
+    return False, monotonic() - began
+
+
+def numbers(verdict: Verdict) -> dict[str, Any]:
+    """What a run amounted to, for its line in the summary."""
+    seen = Ordered(verdict.evidence)
+    stuck = stuck_leases(seen)
+    calls = verdict.evidence.calls
+    return {
+        "seed": verdict.plan.seed,
+        "faults": len(verdict.evidence.windows),
+        "calls": len(calls),
+        "unknown": sum(call.outcome == "info" for call in calls),
+        "jobs": len(seen.jobs),
+        "effects": len(verdict.evidence.effects),
+        "claims": sum(job.fence for job in seen.jobs.values()),
+        "lost": sum(job.lost_leases for job in seen.jobs.values()),
+        "released": sum(job.interruptions for job in seen.jobs.values()),
+        "stuck_s": round(max((each.seconds for each in stuck), default=0.0), 1),
+        "drain_s": round(verdict.evidence.facts.drain_seconds, 1),
+        "violations": len(verdict.violations) + len(verdict.failures),
+    }
+
+
+def kinds_of(verdict: Verdict) -> Collection[str]:
+    """The names of the faults that happened."""
+    return sorted({window.fault for window in verdict.evidence.windows})
