@@ -1,0 +1,481 @@
+"""Each check of the checker finds the violation that is planted for it, and nothing where all is
+well: a checker that never complains proves nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults import check_books, check_calls, check_fences, check_liveness
+from tests.faults.check import CHECKS, check_evidence
+from tests.faults.evidence import (
+    Attempt,
+    Call,
+    Effect,
+    Entry,
+    Evidence,
+    Facts,
+    Job,
+    Key,
+    Ordered,
+    Transition,
+    Window,
+    load_evidence,
+)
+from tests.faults.schema import ACCOUNTS, OPENING_BALANCE
+from tests.faults.timeline import print_timeline
+from tests.faults.violations import Check
+
+WRITER, MOVER, GATHERER, POISON, CANCELLED = "w", "m", "g", "p", "c"
+
+
+def facts(**changes: Any) -> Facts:
+    balances = {str(code): OPENING_BALANCE for code in range(ACCOUNTS)}
+    standard: dict[str, Any] = {
+        "seed": 1,
+        "seconds": 20.0,
+        "workers": 3,
+        "postgres": 18,
+        "began": 0.0,
+        "ended": 100.0,
+        "lease": 3.0,
+        "idle_in_transaction": 2.0,
+        "reaper": 1.0,
+        "drained": True,
+        "drain_seconds": 1.0,
+        "outbox": 0,
+        "balances": balances | {"0": OPENING_BALANCE + 7, "1": OPENING_BALANCE - 7},
+        "orders": [(1, WRITER)],
+        "costed": {"RED/A movement 1": [[5, 0, None]]},
+        "oracle": {"RED/A movement 1": [[5, 0, None]]},
+    }
+    return Facts(**(standard | changes))
+
+
+def call(number: int, op: str, **changes: Any) -> Call:
+    standard: dict[str, Any] = {
+        "process": number,
+        "args": {},
+        "began": float(number),
+        "ended": number + 0.5,
+        "outcome": "ok",
+        "answer": {},
+    }
+    return Call(id=number, op=op, **(standard | changes))
+
+
+def submit(number: int, job_id: str, kind: str, payload: dict[str, Any], **changes: Any) -> Call:
+    op, key = changes.pop("op", "submit"), changes.pop("key", None)
+    answer = {"job_id": job_id, "created": True, "status": 202, "body": f"answer of {job_id}"}
+    args = {"kind": kind, "payload": payload, "key": key}
+    return call(number, op, **({"args": args, "answer": answer} | changes))
+
+
+def job(job_id: str, kind: str, payload: dict[str, Any], **changes: Any) -> Job:
+    standard: dict[str, Any] = {
+        "state": "succeeded",
+        "attempt": 1,
+        "max_attempts": 5,
+        "lost_leases": 0,
+        "interruptions": 0,
+        "fence": 1,
+        "checkpoint_no": 1,
+    }
+    return Job(id=job_id, kind=kind, payload=payload, **(standard | changes))
+
+
+def trail(start: int, job_id: str, *states: tuple[Any, ...]) -> list[Transition]:
+    """(state, fence, lost_leases, checkpoint_no) each, one second apart from `start` on."""
+    found: list[Transition] = []
+    for place, (state, fence, lost, checkpoint_no) in enumerate(states):
+        before = found[-1] if found else None
+        running = state == "running"
+        found.append(
+            Transition(
+                n=start + place,
+                job_id=job_id,
+                old_state=before.state if before else None,
+                state=state,
+                old_fence=before.fence if before else None,
+                fence=fence,
+                token=f"{job_id}{fence}" if running else None,
+                attempt=fence,
+                max_attempts=5,
+                lost_leases=lost,
+                interruptions=0,
+                checkpoint_no=checkpoint_no,
+                lease_expires_at=start + place + 3.0 if running else None,
+                worker_id="a" if running else None,
+                at=float(start + place),
+            )
+        )
+    return found
+
+
+def attempt(job_id: str, fence: int, outcome: str | None) -> Attempt:
+    return Attempt(
+        job_id=job_id,
+        fence=fence,
+        attempt=fence,
+        outcome=outcome,
+        worker_id="a",
+        claimed_checkpoint_no=0,
+    )
+
+
+def effect(n: int, job_id: str, chunk: int, fence: int, **changes: Any) -> Effect:
+    standard: dict[str, Any] = {"item": None, "attempt": fence, "pid": fence, "at": float(n)}
+    return Effect(n=n, job_id=job_id, chunk=chunk, fence=fence, **(standard | changes))
+
+
+def sound() -> Evidence:
+    """A run in which all went well: a lost lease, a move, a merge, a poison, a cancel."""
+    write, gather = {"number": 1, "chunks": 2}, {"number": 3, "items": ["i1", "i2"]}
+    return Evidence(
+        facts=facts(),
+        calls=[
+            submit(1, WRITER, "fault.write", write, op="enqueue"),
+            submit(2, MOVER, "fault.move", {"number": 2}, key="k2"),
+            submit(3, MOVER, "fault.move", {"number": 2}, key="k2"),
+            submit(4, GATHERER, "fault.merge", gather),
+            submit(5, POISON, "fault.harm", {"number": 4, "how": "permanent"}),
+            submit(6, CANCELLED, "fault.write", {"number": 5, "chunks": 3}),
+            call(61, "cancel", args={"job_id": CANCELLED}),
+            call(8, "read_balances", answer={"total": ACCOUNTS * OPENING_BALANCE}),
+            submit(9, "none", "fault.write", {"number": 99}, outcome="fail", answer={}),
+        ],
+        jobs=[
+            job(WRITER, "fault.write", write, attempt=2, fence=2, lost_leases=1, checkpoint_no=3),
+            job(MOVER, "fault.move", {"number": 2, "complete": True}),
+            job(GATHERER, "fault.merge", gather),
+            job(POISON, "fault.harm", {"number": 4, "how": "permanent"}, state="dead"),
+            job(CANCELLED, "fault.write", {"number": 5, "chunks": 3}, state="cancelled"),
+        ],
+        transitions=[
+            *trail(
+                10,
+                WRITER,
+                ("pending", 0, 0, 0),
+                ("running", 1, 0, 0),
+                ("running", 1, 0, 1),
+                ("pending", 1, 1, 1),
+                ("running", 2, 1, 1),
+                ("running", 2, 1, 2),
+                ("succeeded", 2, 1, 3),
+            ),
+            *trail(20, MOVER, ("pending", 0, 0, 0), ("running", 1, 0, 0), ("succeeded", 1, 0, 1)),
+            *trail(
+                30, GATHERER, ("pending", 0, 0, 0), ("running", 1, 0, 0), ("succeeded", 1, 0, 1)
+            ),
+            *trail(40, POISON, ("pending", 0, 0, 1), ("running", 1, 0, 1), ("dead", 1, 0, 1)),
+            *trail(
+                50,
+                CANCELLED,
+                ("pending", 0, 0, 0),
+                ("running", 1, 0, 0),
+                ("running", 1, 0, 1),
+                ("cancelled", 1, 0, 1),
+            ),
+        ],
+        effects=[
+            effect(12, WRITER, 0, 1),
+            effect(15, WRITER, 1, 2),
+            effect(22, MOVER, 0, 1),
+            effect(32, GATHERER, 0, 1, item="i1"),
+            effect(33, GATHERER, 1, 1, item="i2"),
+            effect(52, CANCELLED, 0, 1),
+        ],
+        attempts=[
+            attempt(WRITER, 1, "lost_lease"),
+            attempt(WRITER, 2, "succeeded"),
+            attempt(MOVER, 1, "succeeded"),
+            attempt(GATHERER, 1, "succeeded"),
+            attempt(POISON, 1, "failed"),
+            attempt(CANCELLED, 1, "cancelled"),
+        ],
+        keys=[Key(key="k2", job_id=MOVER, body=f"answer of {MOVER}")],
+        entries=[
+            Entry(job_id=MOVER, chunk=0, account=0, amount=7),
+            Entry(job_id=MOVER, chunk=0, account=1, amount=-7),
+        ],
+        windows=[
+            Window(fault="drain", target="worker 1", began=1, ended=2, detail={"exit_code": 0})
+        ],
+    )
+
+
+def change(rows: list[Any], place: int, **changes: Any) -> None:
+    """Put a changed copy in the place of a row."""
+    rows[place] = replace(rows[place], **changes)
+
+
+Plant = Callable[[Evidence], Any]
+
+
+def told(number: int, **changes: Any) -> Plant:
+    return lambda e: change(e.calls, number, **changes)
+
+
+def moved(n: int, **changes: Any) -> Plant:
+    """Change the transition with this number."""
+
+    def plant(evidence: Evidence) -> None:
+        place = next(p for p, each in enumerate(evidence.transitions) if each.n == n)
+        change(evidence.transitions, place, **changes)
+
+    return plant
+
+
+def stated(**changes: Any) -> Plant:
+    def plant(evidence: Evidence) -> None:
+        evidence.facts = replace(evidence.facts, **changes)
+
+    return plant
+
+
+def two_jobs_of_an_unknown_call(evidence: Evidence) -> None:
+    payload = {"number": 77}
+    evidence.calls.append(submit(70, "?", "fault.write", payload, outcome="info", answer={}))
+    evidence.jobs += [job(name, "fault.write", payload) for name in "xy"]
+
+
+PLANTED: list[tuple[Check, str, Plant]] = [
+    (check_calls.acknowledged_jobs_end, "lost job", lambda e: e.jobs.pop(1)),
+    (
+        check_calls.acknowledged_jobs_end,
+        "job that never ends",
+        lambda e: change(e.jobs, 0, state="pending"),
+    ),
+    (
+        check_calls.healthy_jobs_succeed,
+        "healthy job buried",
+        lambda e: change(e.jobs, 0, state="dead"),
+    ),
+    (
+        check_calls.healthy_jobs_succeed,
+        "poison that succeeded",
+        lambda e: change(e.jobs, 3, state="succeeded"),
+    ),
+    (
+        check_calls.healthy_jobs_succeed,
+        "cancelled by nobody",
+        lambda e: change(e.jobs, 0, state="cancelled"),
+    ),
+    (
+        check_calls.cancelled_stay_cancelled,
+        "cancelled and yet succeeded",
+        lambda e: change(e.jobs, 4, state="succeeded"),
+    ),
+    (
+        check_calls.cancelled_stay_cancelled,
+        "effect after the cancel",
+        lambda e: e.effects.append(effect(70, CANCELLED, 1, 1)),
+    ),
+    (
+        check_calls.no_job_from_nowhere,
+        "job nobody submitted",
+        lambda e: e.jobs.append(job("x", "fault.write", {"number": 77})),
+    ),
+    (
+        check_calls.no_job_from_nowhere,
+        "two jobs of one unknown call",
+        two_jobs_of_an_unknown_call,
+    ),
+    (
+        check_calls.refused_leave_nothing,
+        "job of a rolled back transaction",
+        lambda e: e.jobs.append(job("x", "fault.write", {"number": 99})),
+    ),
+    (check_calls.refused_leave_nothing, "order without its job", stated(orders=[(1, "x")])),
+    (check_calls.refused_leave_nothing, "job without its order", stated(orders=[])),
+    (
+        check_calls.one_answer_per_key,
+        "other bytes in a replay",
+        told(2, answer={"job_id": MOVER, "status": 202, "body": "other"}),
+    ),
+    (
+        check_calls.one_answer_per_key,
+        "second job under a key",
+        told(2, answer={"job_id": "x", "status": 202, "body": f"answer of {MOVER}"}),
+    ),
+    (check_calls.one_answer_per_key, "answer not stored", lambda e: e.keys.clear()),
+    (
+        check_calls.new_jobs_are_distinct,
+        "one job made twice",
+        lambda e: e.calls.append(submit(70, MOVER, "fault.move", {"number": 2})),
+    ),
+    (
+        check_calls.gathered_items_come_out_once,
+        "merged item lost",
+        lambda e: e.effects.pop(4),
+    ),
+    (
+        check_calls.gathered_items_come_out_once,
+        "merged item twice",
+        lambda e: e.effects.append(effect(80, "y", 0, 1, item="i1")),
+    ),
+    (check_fences.only_legal_transitions, "succeeded after dead", moved(42, old_state="succeeded")),
+    (check_fences.only_legal_transitions, "resurrection", moved(13, state="succeeded")),
+    (
+        check_fences.the_dead_rise_by_redrive_only,
+        "risen by itself",
+        lambda e: e.transitions.extend(
+            replace(each, n=each.n + 1, old_state="dead")
+            for each in trail(42, POISON, ("pending", 1, 0, 1))
+        ),
+    ),
+    (
+        check_fences.the_dead_rise_by_redrive_only,
+        "redrive acknowledged, not done",
+        lambda e: e.calls.append(call(70, "redrive", args={"job_id": POISON})),
+    ),
+    (check_fences.fences_grow_by_claims, "fence jumps", moved(14, fence=3)),
+    (check_fences.fences_grow_by_claims, "fence stands still", moved(14, fence=1)),
+    (check_fences.fences_grow_by_claims, "token used again", moved(14, token=f"{WRITER}1")),
+    (check_fences.fences_grow_by_claims, "token changes alone", moved(12, token=WRITER)),
+    (check_fences.counters_stay_within_budgets, "counter goes back", moved(15, lost_leases=0)),
+    (check_fences.counters_stay_within_budgets, "too many attempts", moved(16, max_attempts=0)),
+    (
+        check_fences.counters_stay_within_budgets,
+        "endless free releases",
+        lambda e: change(e.jobs, 0, interruptions=21),
+    ),
+    (
+        check_fences.attempts_tell_the_same,
+        "attempt left open",
+        lambda e: change(e.attempts, 1, outcome=None),
+    ),
+    (check_fences.attempts_tell_the_same, "claim without a row", lambda e: e.attempts.pop(0)),
+    (
+        check_fences.attempts_tell_the_same,
+        "lost lease not counted",
+        lambda e: change(e.jobs, 0, lost_leases=0),
+    ),
+    (
+        check_fences.effects_are_written_once,
+        "effect twice",
+        lambda e: e.effects.append(effect(16, WRITER, 1, 2)),
+    ),
+    (check_fences.effects_are_written_once, "chunk missing", lambda e: e.effects.pop(1)),
+    (
+        check_fences.effects_are_written_once,
+        "effect of no job",
+        lambda e: e.effects.append(effect(90, "z", 0, 1)),
+    ),
+    (
+        check_fences.effects_are_written_once,
+        "effect lost by a cancelled job",
+        lambda e: e.effects.pop(5),
+    ),
+    (
+        check_fences.no_effect_under_an_older_fence,
+        "zombie writes",
+        lambda e: e.effects.append(effect(17, WRITER, 2, 1)),
+    ),
+    (
+        check_fences.no_effect_under_an_older_fence,
+        "effect of no attempt",
+        lambda e: change(e.effects, 1, fence=3),
+    ),
+    (
+        check_fences.no_effect_under_an_older_fence,
+        "one fence, two processes",
+        lambda e: e.effects.append(effect(17, WRITER, 2, 2, pid=9)),
+    ),
+    (
+        check_fences.each_effect_has_its_fenced_commit,
+        "effect beside the fence",
+        lambda e: e.effects.append(effect(17, WRITER, 2, 2)),
+    ),
+    (
+        check_fences.each_effect_has_its_fenced_commit,
+        "effect moved to another fence",
+        lambda e: change(e.effects, 1, fence=1),
+    ),
+    (check_books.debit_equals_credit, "one side missing", lambda e: e.entries.pop()),
+    (check_books.debit_equals_credit, "wrong balance", stated(balances={"0": 1})),
+    (check_books.debit_equals_credit, "entries without an effect", lambda e: e.effects.pop(2)),
+    (
+        check_books.every_read_of_the_books_balances,
+        "money seen that is not",
+        told(7, answer={"total": 1}),
+    ),
+    (
+        check_books.costing_equals_the_oracle,
+        "wrong cost",
+        stated(costed={"RED/A movement 1": [[6, 0, None]]}),
+    ),
+    (check_books.costing_equals_the_oracle, "movement not costed", stated(costed={})),
+    (check_liveness.everything_drains, "does not come to rest", stated(drained=False)),
+    (check_liveness.everything_drains, "message left behind", stated(outbox=1)),
+    (
+        check_liveness.drained_processes_end_well,
+        "drain had to be killed",
+        lambda e: change(e.windows, 0, detail={"exit_code": "SIGKILL after 12 s"}),
+    ),
+    (check_liveness.no_lease_outlives_its_time, "nobody reaps", moved(13, at=30.0)),
+    (
+        check_liveness.no_two_owners_at_once,
+        "taken before it ran out",
+        moved(12, fence=2, token=MOVER, attempt=2),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "plant"),
+    [pytest.param(c, p, id=f"{c.__name__}: {name}") for c, name, p in PLANTED],
+)
+def test_each_check_finds_what_is_planted_for_it(check: Check, plant: Plant) -> None:
+    evidence = sound()
+    plant(evidence)
+    assert list(check(Ordered(evidence))) != []
+
+
+def test_a_sound_run_has_no_violation() -> None:
+    assert check_evidence(sound()) == []
+
+
+def test_every_check_has_a_violation_planted_for_it() -> None:
+    assert {check for check, _, _ in PLANTED} == set(CHECKS)
+
+
+def test_time_under_a_fault_does_not_count_as_stuck() -> None:
+    evidence = sound()
+    moved(13, at=30.0)(evidence)
+    evidence.windows.append(Window(fault="pg_restart", target="database", began=14, ended=26))
+    assert list(check_liveness.no_lease_outlives_its_time(Ordered(evidence))) == []
+
+
+def test_time_counts_while_one_worker_is_well() -> None:
+    evidence = sound()
+    moved(13, at=40.0)(evidence)
+    for number, began in ((1, 0.0), (2, 0.0), (3, 32.0)):
+        window = Window(fault="stop", target=f"worker {number}", began=began, ended=36)
+        evidence.windows.append(window)
+    (found,) = check_liveness.no_lease_outlives_its_time(Ordered(evidence))
+    assert found[0] == WRITER
+    (stuck, *_) = check_liveness.stuck_leases(Ordered(evidence))
+    assert stuck.seconds == pytest.approx(32 - 15), "from the expiry to when the last one fell ill"
+
+
+def test_evidence_is_read_back_as_it_was_saved(tmp_path: Path) -> None:
+    sound().save(tmp_path)
+    assert load_evidence(tmp_path) == sound()
+
+
+def test_a_timeline_tells_calls_transitions_effects_faults_and_logs(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    line = '{"event": "lease.reaped", "job_id": "%s", "timestamp": "1970-01-01T00:00:13.5Z"}'
+    (tmp_path / "logs" / "worker1.log").write_text(line % WRITER)
+    evidence = sound()
+    evidence.windows.append(Window(fault="kill", target="worker 2", began=12.5, ended=13.0))
+    told = print_timeline(tmp_path, evidence, WRITER)
+    times = [float(line.split()[0]) for line in told.splitlines()[1:]]
+    assert times == sorted(times)
+    for words in ("call 1: enqueue", "→ running", "chunk 1 under fence 2", "kill on worker 2"):
+        assert words in told
+    assert "lease.reaped" in told
