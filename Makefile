@@ -2,11 +2,12 @@
 # Python 3.11 or newer and make, nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo up test test-long check format lock images clean distclean
+.PHONY: help venv demo up test test-long faults check format lock images clean distclean
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+FAULTS_ARGS ?=
 # The images run this version; the locks must be resolved by the same one.
 LOCK_PYTHON ?= python3.13
 DEBIAN_POSTGRES ?= /usr/lib/postgresql/15/bin
@@ -16,6 +17,7 @@ help:
 	@echo 'make up         the whole platform in the foreground, until Ctrl-C'
 	@echo 'make test       the tests (at most 10 min); PYTEST_ARGS="-k lease" narrows them'
 	@echo 'make test-long  also sizes, images, PostgreSQL 15 and the second SQS emulator'
+	@echo 'make faults     real processes under seeded faults, then a checker (10 min); docs/faults.md'
 	@echo 'make check      format, lint, import contracts, types'
 	@echo 'make format     let ruff format and fix what it can'
 	@echo 'make lock       resolve requirements/*.txt again (needs Python 3.13)'
@@ -59,6 +61,10 @@ test-long: venv
 	else echo 'no PostgreSQL in $(DEBIAN_POSTGRES): second version not tested'; fi
 	if command -v buildah >/dev/null; then $(BIN)/python -m dev.images_check; \
 	else echo 'no buildah: images not tested'; fi
+
+# Five seeds of 90 s take about ten minutes; FAULTS_ARGS="--seeds 20" is the long run.
+faults: venv
+	$(BIN)/python -m tests.faults $(FAULTS_ARGS)
 
 check: venv
 	$(BIN)/ruff format --check .

@@ -33,6 +33,9 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=90.0, help="of faults, each seed")
     parser.add_argument("--nemeses", default="", help=f"only these, of: {','.join(FAULTS)}")
     parser.add_argument("--postgres-bin", type=Path, default=None, help="default: the wheel's 18")
+    parser.add_argument(
+        "--restore", action="store_true", help="restore a backup half-way, as a new deployment"
+    )
     parser.add_argument("--out", type=Path, default=Path(".chot/faults"))
     asked = parser.parse_args(arguments)
     asked.faults = tuple(name for name in asked.nemeses.split(",") if name)
@@ -51,7 +54,9 @@ async def _run(asked: argparse.Namespace) -> int:
     async with open_backing(asked.postgres_bin) as backing:
         for seed in seeds:
             home = _fresh(asked.out / f"pg{backing.postgres.major}-seed{seed}")
-            plan = Plan(seed=seed, seconds=asked.seconds, faults=asked.faults)
+            plan = Plan(
+                seed=seed, seconds=asked.seconds, faults=asked.faults, restores=asked.restore
+            )
             verdict = await run_one(backing, plan, home)
             verdicts.append(verdict)
             _say_verdict(verdict, asked, backing.postgres.major)
@@ -81,6 +86,7 @@ def _say_verdict(verdict: Verdict, asked: argparse.Namespace, major: int) -> Non
         _say(f"  {violation.check}: {violation.job_id or ''} {violation.text}")
     again = f"python -m tests.faults --seed {verdict.plan.seed} --seconds {asked.seconds:g}"
     again += f" --nemeses {asked.nemeses}" if asked.nemeses else ""
+    again += " --restore" if asked.restore else ""
     again += f" --postgres-bin {asked.postgres_bin}" if asked.postgres_bin else ""
     _say(f"  again: {again}\n  evidence: {verdict.home}")
     concerned = next((v.job_id for v in verdict.violations if v.job_id is not None), None)

@@ -115,7 +115,10 @@ def new_jobs_are_distinct(seen: Ordered) -> Found:
 
 
 def gathered_items_come_out_once(seen: Ordered) -> Found:
-    """What was merged into a job or its follow-up comes out of exactly one that succeeded."""
+    """What was merged into a job or its follow-up comes out of exactly one that succeeded.
+
+    Who merely joined a job that has not begun is told so, and brings nothing into it.
+    """
     out: Counter[str] = Counter(e.item for e in seen.evidence.effects if e.item is not None)
     cancelled = {
         item
@@ -125,7 +128,8 @@ def gathered_items_come_out_once(seen: Ordered) -> Found:
     }
     for call in seen.submits:
         for item in call.args.get("payload", {}).get("items", []):
-            least = int(call.outcome == "ok" and item not in cancelled)
+            brought = call.outcome == "ok" and call.answer.get("duplicate") != "joined"
+            least = int(brought and item not in cancelled)
             most = int(call.outcome != "fail")
             if not least <= out[item] <= most:
                 yield call.job_id, f"item {item} ({call.outcome}) came out {out[item]} times"

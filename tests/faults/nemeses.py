@@ -172,7 +172,7 @@ KILL_BACKENDS = """
          WHERE datname = current_database() AND usename IN ('chot_app', 'chot_read')
          ORDER BY md5(pid::text || $1) LIMIT (
             SELECT ceil(count(*) * $2::float8) FROM pg_stat_activity
-             WHERE datname = current_database() AND usename IN ('chot_app', 'chot_read'))) AS some"""
+             WHERE datname = current_database() AND usename IN ('chot_app', 'chot_read'))) AS chosen"""
 
 
 async def kill_backends(world: World, step: Step) -> dict[str, int]:

@@ -32,6 +32,7 @@ from tests.faults.evidence import Evidence, Ordered
 from tests.faults.history import History
 from tests.faults.nemeses import heal, run_schedule
 from tests.faults.oracle import compute_oracle, read_costed
+from tests.faults.restore import forget_between, restore, take_backup
 from tests.faults.schedule import Step, make_schedule
 from tests.faults.violations import Violation
 from tests.faults.world import APIS, LEASE, WORKERS, World, faketime_library, open_world
@@ -48,6 +49,7 @@ class Plan:
     seed: int
     seconds: float
     faults: tuple[str, ...] = ()
+    restores: bool = False
     clients: int = 4
     pause: float = 0.25
     movements: int = 1_500
@@ -85,38 +87,53 @@ async def run_one(backing: Backing, plan: Plan, home: Path) -> Verdict:
 
 async def _run_in(world: World, plan: Plan, home: Path) -> Evidence:
     dice = random.Random(plan.seed)
-    steps = planned(dice, plan)
-    (home / "schedule.json").write_text(json.dumps([asdict(step) for step in steps], indent=1))
+    parts = 2 if plan.restores else 1
+    schedules = [planned(dice, plan, plan.seconds / parts) for _ in range(parts)]
+    listed = [[asdict(step) for step in steps] for steps in schedules]
+    (home / "schedule.json").write_text(json.dumps(listed, indent=1))
     began = time()
     async with httpx.AsyncClient(timeout=CALL_SECONDS) as http, _watching(world):
         clients = _clients(world, dice, http, plan.clients + 2)
-        load = Workload(
-            until=asyncio.get_running_loop().time() + plan.seconds,
-            pause=plan.pause,
-            company=SAMPLE,
-            period=PERIOD,
-        )
-        await _storm(world, clients, SqlClient(world, dice, clients[0].memory), load, steps)
-        await heal(world)
-        world.history.note("healed all")
+        sql = SqlClient(world, random.Random(dice.getrandbits(64)), clients[0].memory)
+        storm = Storm(world, clients, sql, plan, plan.seconds / parts)
+        if plan.restores:
+            await _until_restored(storm, schedules[0], home / "backup")
+        await storm.rage(schedules[-1])
         for turn in range(FINAL_TRIES):
-            if await cost(clients[0], load, f"costing-at-the-end-{turn}") == "ok":
+            if await cost(clients[0], storm.load(), f"costing-at-the-end-{turn}") == "ok":
                 break
         drained, drain_seconds = await _drain(world, plan.drain_seconds)
     world.history.end_open()
+    facts = {"began": began, "drained": drained, "drain_seconds": drain_seconds}
+    return await _evidence(world, plan, facts)
+
+
+async def _until_restored(storm: "Storm", steps: list[Step], file: Path) -> None:
+    """A first storm, a backup in the middle of it, and at its end the database of then."""
+    world, seconds = storm.world, storm.seconds / 2
+
+    async def back_up() -> float:
+        await asyncio.sleep(seconds)
+        return await take_backup(world, file)
+
+    backup = asyncio.create_task(back_up())
+    await storm.rage(steps)
+    began = await backup
+    await restore(world, file, began)
+    world.history.calls[:] = forget_between(world.history.calls, began, time())
+
+
+async def _evidence(world: World, plan: Plan, facts: dict[str, Any]) -> Evidence:
     admin = await world.admin()
     try:
-        facts: dict[str, Any] = {
+        facts |= {
             "seed": plan.seed,
             "seconds": plan.seconds,
             "workers": WORKERS,
-            "began": began,
             "ended": time(),
             "lease": world.timing.lease,
             "idle_in_transaction": world.timing.idle_in_transaction,
             "reaper": LEASE / 3,
-            "drained": drained,
-            "drain_seconds": drain_seconds,
             "costed": await read_costed(admin, SAMPLE, PERIOD),
             "oracle": await compute_oracle(admin, SAMPLE, PERIOD),
         }
@@ -125,12 +142,12 @@ async def _run_in(world: World, plan: Plan, home: Path) -> Evidence:
         await admin.close()
 
 
-def planned(dice: random.Random, plan: Plan) -> list[Step]:
+def planned(dice: random.Random, plan: Plan, seconds: float) -> list[Step]:
     """The plan's schedule of faults; what this machine cannot do is left out of it."""
     without = () if faketime_library() else ("clock",)
     return make_schedule(
         dice,
-        seconds=plan.seconds,
+        seconds=seconds,
         lease=LEASE,
         workers=WORKERS,
         apis=APIS,
@@ -149,16 +166,37 @@ def _clients(
     ]
 
 
-async def _storm(
-    world: World, clients: list[Client], sql: SqlClient, load: Workload, steps: list[Step]
-) -> None:
-    *ordinary, nemesis, costing = clients
-    async with asyncio.TaskGroup() as tasks:
-        for client in ordinary:
-            tasks.create_task(run_client(client, load))
-        tasks.create_task(sql.run(load))
-        tasks.create_task(run_costing_client(costing, load))
-        tasks.create_task(run_schedule(world, steps, nemesis))
+@dataclass(frozen=True, slots=True)
+class Storm:
+    """Clients and faults together, for so many seconds."""
+
+    world: World
+    clients: list[Client]
+    sql: SqlClient
+    plan: Plan
+    seconds: float
+
+    def load(self) -> Workload:
+        """What the clients do from now on."""
+        return Workload(
+            until=asyncio.get_running_loop().time() + self.seconds,
+            pause=self.plan.pause,
+            company=SAMPLE,
+            period=PERIOD,
+        )
+
+    async def rage(self, steps: list[Step]) -> None:
+        """Returns when the clients have ended and every fault is healed."""
+        *ordinary, nemesis, costing = self.clients
+        load = self.load()
+        async with asyncio.TaskGroup() as tasks:
+            for client in ordinary:
+                tasks.create_task(run_client(client, load))
+            tasks.create_task(self.sql.run(load))
+            tasks.create_task(run_costing_client(costing, load))
+            tasks.create_task(run_schedule(self.world, steps, nemesis))
+        await heal(self.world)
+        self.world.history.note("healed all")
 
 
 @asynccontextmanager
