@@ -76,6 +76,19 @@ async def test_a_row_that_is_held_is_passed_over(probes: AsyncEngine) -> None:
     assert await reap(probes) == 1
 
 
+async def test_a_foreign_key_to_the_job_does_not_blind_the_reaper(
+    probes: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """⚑ The KEY SHARE of a zombie's effect is no lock that it would have to pass over."""
+    linked = "CREATE TABLE probe.linked (job_id uuid NOT NULL REFERENCES chot.jobs (id))"
+    await execute(owner_engine, linked)
+    await execute(owner_engine, "GRANT INSERT ON probe.linked TO chot_app")
+    (held,) = await expired_jobs(probes, 1)
+    async with probes.begin() as zombie:
+        await zombie.execute(text("INSERT INTO probe.linked VALUES (:i)"), {"i": held.lease.job_id})
+        assert await reap(probes) == 1
+
+
 async def test_ten_reapers_reap_each_job_once(probes: AsyncEngine) -> None:
     """Every worker runs one; two hundred and fifty jobs, each counted once."""
     for _ in range(5):
