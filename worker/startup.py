@@ -20,6 +20,7 @@ from shared.kinds.registry import mirror_kinds
 from shared.logs import log
 from shared.restored import refuse_restored
 from shared.sqs import TRANSPORT_ERRORS, SqsClient
+from worker.fence import CONFLICTS
 from worker.settings import WorkerSettings, refuse_queue
 
 LONGEST_WAIT_SECONDS = 10.0
@@ -68,6 +69,8 @@ def _why_not(error: Exception) -> str:
     if state in {"28P01", "28000", "3D000"}:
         cause = error.orig if isinstance(error, DBAPIError) else error
         raise ConfigRefused(f"CHOT_DATABASE_URL: the database refuses us: {cause}") from error
+    if state in CONFLICTS:
+        return f"is busy with a neighbour that starts, too: {error}"
     if isinstance(error, DBAPIError) and not is_unreachable(error):
         raise error
     return f"cannot be reached: {error}"
