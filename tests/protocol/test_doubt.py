@@ -23,7 +23,7 @@ from tests.factories import (
     make_job,
 )
 from tests.protocol.frozen import frozen_commits
-from tests.protocol.sessions import effects_of, put_effect
+from tests.protocol.sessions import effects_of, put_effect, until_waiting
 from tests.services import Database
 from tests.tcp_proxy import Proxy, open_proxy
 from worker.claim import claim_jobs
@@ -110,10 +110,7 @@ async def test_a_commit_still_on_its_way_is_waited_for(
         committing = asyncio.create_task(commit_effect(engine, held, completes=completes))
         await freezer.until_stuck("behind the proxy")
         proxy.reset()
-        accepted = proxy.accepted
-        async with asyncio.timeout(10):
-            while proxy.accepted == accepted:  # noqa: ASYNC110 - until it has come back to ask
-                await asyncio.sleep(0.01)
+        await until_waiting(probes)  # it has come back to ask, and waits for the job's row
         assert not committing.done()
         await freezer.thaw()
         await committing
