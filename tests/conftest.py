@@ -2,7 +2,7 @@
 
 import os
 import secrets
-import stat
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,14 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session")
-def services_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory for the session's servers, open to the account PostgreSQL runs as."""
-    home = tmp_path_factory.mktemp("services")
-    for part in (home, home.parent, home.parent.parent):
-        part.chmod(part.stat().st_mode | stat.S_IXOTH)
-    return home
+def services_home() -> Iterator[Path]:
+    """A directory for the session's servers, open to the account PostgreSQL runs as.
+
+    Not below pytest's own: every session that starts closes that one to all other accounts.
+    """
+    with tempfile.TemporaryDirectory(prefix="chot-tests-", ignore_cleanup_errors=True) as home:
+        Path(home).chmod(0o755)
+        yield Path(home)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from dev.postgres import TEST_SETTINGS, PostgresServer, start_postgres
 
 ROOT = Path(__file__).parents[1]
 ROLES = ("chot_owner", "chot_app", "chot_read", "chot_enqueue")
-ADMIN_SECONDS = 30.0
+ADMIN_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -100,7 +100,14 @@ class Administrator:
         return self._call(self._read(query))
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(ADMIN_SECONDS)
+        running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return running.result(ADMIN_SECONDS)
+        except TimeoutError:
+            # A connection in the middle of something would fail every test after this one.
+            running.cancel()
+            self._connection = None
+            raise
 
     async def _connected(self) -> asyncpg.Connection:
         if self._connection is None or self._connection.is_closed():

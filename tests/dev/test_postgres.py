@@ -56,10 +56,12 @@ def test_a_directory_in_use_is_refused_with_the_pid(
         start_private_postgres(server.data)
 
 
-def test_data_of_another_major_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "PG_VERSION").write_text("9\n")
+def test_data_of_another_major_version_is_refused(services_home: Path) -> None:
+    old = services_home / "of another major version"
+    old.mkdir()
+    (old / "PG_VERSION").write_text("9\n")
     with pytest.raises(StartFailed, match=r"PostgreSQL 9, the programs are 1\d"):
-        start_private_postgres(tmp_path)
+        start_private_postgres(old)
 
 
 async def test_the_private_server_listens_on_this_machine_only(server: PostgresServer) -> None:
