@@ -89,6 +89,7 @@ REFUSED: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         ("tests.probes.without_timeout", "timeout"),
     ),
     "no database": ({"CHOT_DATABASE_URL": ""}, ("CHOT_DATABASE_URL",)),
+    "another database": ({"CHOT_DATABASE_URL": "mysql://u:s3cr3t@h/d"}, ("CHOT_DATABASE_URL",)),
     "alert hook that is none": ({"CHOT_ALERT_HOOK": "os:nothing"}, ("CHOT_ALERT_HOOK",)),
 }
 
@@ -151,6 +152,7 @@ async def test_impossible_settings_are_refused_by_name(
             for wanted in REFUSED[name][1]:
                 assert wanted in words, f"{name}: {words}"
             assert not words.startswith(("NOT", "ENDED")), words
+            assert "s3cr3t" not in words
     assert (_processor_seconds() - before) / len(names) <= REFUSE_SECONDS
     assert sqs_proxy.asked["ReceiveMessage"] == 0
 
