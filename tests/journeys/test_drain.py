@@ -104,14 +104,14 @@ async def test_six_deploys_use_up_no_attempt(probes: AsyncEngine, fleet: Fleet) 
     """Scenario F14: six handovers of a job with two attempts; interruptions are not failures."""
     workers = [fleet.worker() for _ in range(7)]
     await working(*workers, seconds=60)
-    job_id = await limited_job(probes, "probe.write", 2, chunks=60, seconds=0.15)
+    job_id = await limited_job(probes, "probe.write", 2, chunks=120, seconds=0.2)
     for restart in range(1, 7):
         row = await fenced(probes, job_id, restart)
         await checkpointed(probes, job_id, row.checkpoint_no + 2)
         holder = next(each for each in workers if f"-{each.pid}-" in row.worker_id)
         holder.send(signal.SIGTERM)
         assert await exited(holder) == 0
-    row = await reached(probes, job_id, "succeeded")
+    row = await reached(probes, job_id, "succeeded", seconds=60)
     assert (row.interruptions, row.lost_leases) == (6, 0)
     assert row.attempt - row.interruptions == 1
-    assert [chunk for chunk, _ in await effects(probes, job_id)] == list(range(60))
+    assert [chunk for chunk, _ in await effects(probes, job_id)] == list(range(120))
