@@ -14,8 +14,10 @@ from sqlalchemy.pool import NullPool
 from shared.exact_json import load_exact
 
 # What asyncpg, SQLAlchemy's pool and the socket raise when the server cannot be had right now.
-UNREACHABLE_SQLSTATES = ("08", "57P", "53", "25006")
+# 26000: the session's prepared statements are gone, and with them the use of the connection.
+UNREACHABLE_SQLSTATES = ("08", "57P", "53", "25006", "26000")
 # While connecting the driver's own errors come through unwrapped.
+RESTORE_SECONDS = 5.0
 DATABASE_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 
@@ -74,11 +76,15 @@ async def transaction(
 
 
 @asynccontextmanager
-async def connected(engine: AsyncEngine, drivers: set[Any]) -> AsyncIterator[AsyncConnection]:
+async def connected(
+    engine: AsyncEngine, drivers: set[Any], *, strangers: bool = False
+) -> AsyncIterator[AsyncConnection]:
     """A connection that another part may cut: its asyncpg connection stands in `drivers`.
 
     Rolled back on an error, cut off on a cancel: asyncpg's cancel request runs beside the
-    connection, could hit its next statement, and waits for a server that may not answer.
+    connection, could hit its next statement, and waits for a server that may not answer. After
+    `strangers` have had it, their session settings, cursors and advisory locks are undone, so
+    that the next job on this connection does not inherit them.
     """
     conn = await engine.connect()
     driver = (await conn.get_raw_connection()).driver_connection
@@ -97,8 +103,21 @@ async def connected(engine: AsyncEngine, drivers: set[Any]) -> AsyncIterator[Asy
         raise
     finally:
         drivers.discard(driver)
+        if strangers and driver is not None and not driver.is_closed():
+            await _restore(conn, driver)
         with suppress(DBAPIError, OSError):
             await conn.close()
+
+
+async def _restore(conn: AsyncConnection, driver: asyncpg.Connection) -> None:
+    """RESET ALL and the like; a connection that cannot be restored is thrown away."""
+    try:
+        await conn.rollback()  # nothing, after a commit
+        await driver.reset(timeout=RESTORE_SECONDS)
+    except DATABASE_ERRORS:
+        driver.terminate()
+        with suppress(DBAPIError, OSError):
+            await conn.invalidate()
 
 
 SET_LIMITS = text("""

@@ -18,7 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.database import DATABASE_ERRORS, sqlstate_of
 
-READ_ONLY = "25006"
+# A server that became read-only, and a session whose prepared statements somebody dropped: the
+# connection is of no more use.
+SPOILT = frozenset({"25006", "26000"})
 FRESH_SECONDS = 0.1
 
 
@@ -80,7 +82,7 @@ def _judge(context: ExceptionContext) -> BaseException | None:
             hide_parameters=True,
             connection_invalidated=True,
         )
-    if isinstance(error.__cause__, OSError) or sqlstate_of(error) == READ_ONLY:
+    if isinstance(error.__cause__, OSError) or sqlstate_of(error) in SPOILT:
         context.is_disconnect = True
     return None
 

@@ -83,19 +83,31 @@ async def run_attempt(runner: Runner, held: HeldLease) -> Outcome:
     finally:
         runner.heart.remove(held)
         held.kill_children()
-    log.info(
+    _log_end(held, outcome, monotonic() - began)
+    if not task.done():
+        raise Stuck(f"job {held.lease.job_id} ({held.job.kind}) ignores its cancellation")
+    return outcome
+
+
+def _log_end(held: HeldLease, outcome: Outcome, seconds: float) -> None:
+    """One line an attempt, after its outcome is stored. The error's own words may hold data of
+    the payload: they stand in the database, its type and place stand here.
+    """
+    told: dict[str, Any] = {"reason": getattr(outcome, "reason", None)}
+    if isinstance(outcome, Failed):
+        error = load_exact(error_json(outcome.error, outcome.code))
+        told = {"error": error["type"], "code": error["code"], "where": error.get("where")}
+    say = log.warning if isinstance(outcome, Failed | Lost) else log.info
+    say(
         "attempt.ended",
         job_id=str(held.lease.job_id),
         kind=held.job.kind,
         attempt=held.job.attempt,
         fence=held.lease.fence,
         outcome=type(outcome).__name__.lower(),
-        reason=getattr(outcome, "reason", None),
-        run_seconds=round(monotonic() - began, 3),
+        run_seconds=round(seconds, 3),
+        **told,
     )
-    if not task.done():
-        raise Stuck(f"job {held.lease.job_id} ({held.job.kind}) ignores its cancellation")
-    return outcome
 
 
 async def _handle(runner: Runner, held: HeldLease) -> Any:

@@ -97,7 +97,7 @@ class JobContext:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A connection that can only read (role read, a READ ONLY transaction)."""
-        async with connected(self._engines.read, self._held.drivers) as conn:
+        async with connected(self._engines.read, self._held.drivers, strangers=True) as conn:
             await conn.execute(text("SET TRANSACTION READ ONLY"))
             yield conn
 

@@ -69,7 +69,7 @@ async def fenced_transaction(
         raise RuntimeError("one open fenced transaction per lease, and none after completion")
     held.in_transaction = True
     try:
-        async with connected(engine, held.drivers) as conn:
+        async with connected(engine, held.drivers, strangers=True) as conn:
             # On the connection: what is set on an engine yields to what that engine was made with.
             await conn.execution_options(isolation_level="READ COMMITTED")
             await set_limits(
@@ -103,6 +103,8 @@ async def _fence(
         if completes:
             won = await complete_job(conn, held, _json(tx.result, what), progress)
         else:
+            if not isinstance(tx.checkpoint, dict | None):
+                raise _not_storable(what, f"is {tx.checkpoint!r:.80}; it must be a JSON object")
             won = await hold_fence(conn, held, _json(tx.checkpoint, what), progress)
     except IntegrityError as error:
         if sqlstate_of(error) != "23514":

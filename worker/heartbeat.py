@@ -13,23 +13,30 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import monotonic
 from uuid import UUID
 
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from shared.database import open_engine
+from shared.database import is_unreachable, open_engine
 from shared.logs import log
 from shared.outages import tell_outages
 from shared.settings import LeaseTiming
 from shared.sqs import TRANSPORT_ERRORS, SqsClient, open_sqs
 from shared.types import WorkerId
+from worker.ecs import Protection
 from worker.lease import CAUSES_TO_EXIT, HeldLease, read_owners, renew_leases
+from worker.liveness import Liveness
 from worker.presence import Presence, report_presence
 from worker.visibility import extend_deliveries
 
 EXIT_STUCK = 70
 WATCH_SECONDS = 0.1
+# How long a job that starts waits for ECS, at most; and how long a loop may be silent.
+PROTECT_SECONDS = 1.0
+SILENT_SECONDS = 10.0
 ERRORS = (*TRANSPORT_ERRORS, Exception)  # an error is state here, never the end of the loop
 
 
@@ -45,6 +52,8 @@ class Heart:
         presence: Presence,
         visibility_cap_seconds: float,
         exit_grace_seconds: float,
+        liveness: Liveness | None = None,
+        agent_uri: str | None = None,
     ) -> None:
         self._database_url = database_url
         self._queue_prefix = queue_prefix
@@ -56,7 +65,17 @@ class Heart:
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._ping: Callable[[Callable[[], None]], object] | None = None
-        self._ponged_at = monotonic()
+        self._ponged_at = self._answered_at = self._turned_at = monotonic()
+        self._liveness = liveness
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._protection: Protection | None = None
+        if agent_uri is not None:
+            self._protection = Protection(
+                agent_uri,
+                lease=timing.lease,
+                linger=timing.heartbeat,
+                busy=lambda: bool(self._held),
+            )
         self._thread = threading.Thread(target=self._main, name="heartbeat", daemon=True)
         self.beats = 0
 
@@ -82,6 +101,14 @@ class Heart:
         """Stop renewing; its outcome is stored, or it is lost."""
         self._held.pop(id(held), None)
 
+    async def protect(self) -> None:
+        """Before a job starts: have ECS protect this task, or go on without in a second at most."""
+        if self._protection is None or self._protection.settled or self._loop is None:
+            return
+        arming = asyncio.run_coroutine_threadsafe(self._protection.arm(), self._loop)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(arming)), PROTECT_SECONDS)
+
     @property
     def holding(self) -> list[HeldLease]:
         """The leases held now, without those that have been stopped."""
@@ -104,13 +131,20 @@ class Heart:
             command_timeout=max(0.5, self._timing.heartbeat * 0.9),
         )
         engine = tell_outages(opened).execution_options(isolation_level="AUTOCOMMIT")
-        watch = asyncio.create_task(self._watch_forever(), name="deadlines")
-        visibility = asyncio.create_task(self._extend_forever(), name="visibility")
+        self._loop = asyncio.get_running_loop()
+        beside = [
+            asyncio.create_task(self._watch_forever(), name="deadlines"),
+            asyncio.create_task(self._extend_forever(), name="visibility"),
+        ]
+        if self._protection is not None:
+            beside.append(asyncio.create_task(self._protection.run_forever(), name="protection"))
         try:
             await self._beat_forever(engine)
         finally:
-            watch.cancel()
-            visibility.cancel()
+            for task in beside:
+                task.cancel()
+            if self._protection is not None:
+                await self._protection.leave()
             await engine.dispose()
 
     async def _beat_forever(self, engine: AsyncEngine) -> None:
@@ -123,6 +157,7 @@ class Heart:
             except ERRORS as error:
                 log.warning("heartbeat.missed", error=str(error) or type(error).__name__)
             self.beats += 1
+            self._turned_at = monotonic()
             # Early by up to a tenth, so that a fleet that was started together spreads out.
             period = self._timing.heartbeat * random.uniform(0.9, 1.0)
             await self._sleep(max(0.05, period - (monotonic() - began)))
@@ -137,12 +172,24 @@ class Heart:
         held = self.holding
         if held:
             began = monotonic()
-            renewed = await renew_leases(conn, held, self._timing.lease)
+            renewed = await self._renew(conn, held)
             self._note_renewed(held, renewed, began)
             missing = [each for each in held if each.lease.job_id not in renewed]
             if missing:
                 await self._judge_missing(conn, missing)
         await report_presence(conn, self._presence, self._timing.lease)
+
+    async def _renew(self, conn: AsyncConnection, held: Sequence[HeldLease]) -> set[UUID]:
+        """Renew all; should a job's progress be refused, the leases matter more than it."""
+        try:
+            return await renew_leases(conn, held, self._timing.lease)
+        except DBAPIError as error:
+            if is_unreachable(error):
+                raise
+            log.error("heartbeat.progress_refused", error=str(error.orig))
+            for each in held:
+                each.progress = None
+            return await renew_leases(conn, held, self._timing.lease)
 
     def _note_renewed(self, held: Sequence[HeldLease], renewed: set[UUID], began: float) -> None:
         for each in held:
@@ -169,6 +216,7 @@ class Heart:
         while True:
             self._enforce(monotonic())
             self._watch_lag(lag_limit)
+            self._tell_liveness(monotonic())
             await asyncio.sleep(WATCH_SECONDS)
 
     def _enforce(self, now: float) -> None:
@@ -198,7 +246,20 @@ class Heart:
             self._ping = None
 
     def _pong(self) -> None:
-        self._ponged_at = max(self._ponged_at, monotonic())
+        self._answered_at = monotonic()
+        self._ponged_at = max(self._ponged_at, self._answered_at)
+
+    def _tell_liveness(self, now: float) -> None:
+        """Alive: this loop beats (well or in vain), and the jobs' loop answers.
+
+        A handler may block the jobs' loop for as long as its kind's hard timeout allows; after
+        that, and the grace, this process ends itself. What is left then is wedged.
+        """
+        limit = max(SILENT_SECONDS, 3 * self._timing.heartbeat)
+        until = max((each.hard_deadline for each in tuple(self._held.values())), default=0.0)
+        answers = now < max(self._answered_at + limit, until + self._exit_grace_seconds)
+        if self._liveness is not None and answers and now < self._turned_at + limit:
+            self._liveness.touch()
 
     async def _extend_forever(self) -> None:
         """Extend visibilities beside the beat: SQS may be slow, the leases must not be."""

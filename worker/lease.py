@@ -32,17 +32,31 @@ class Progress:
     message: str = ""
 
 
+LARGEST_COUNT = 2**63 - 1
+
+
 def progress_of(done: int, total: int | None, unit: str, message: str) -> Progress:
-    """Progress cut to what the job's row may hold."""
+    """Progress cut to what the job's row may hold; TypeError for what is no count or no text.
+
+    One value that the row could not hold would keep every lease of the worker from its renewal.
+    """
     return Progress(
-        done=max(0, done),
-        total=None if total is None else max(0, total),
-        unit=_cut(unit, 64),
-        message=_cut(message, 960),
+        done=_count("done", done),
+        total=None if total is None else _count("total", total),
+        unit=_cut("unit", unit, 64),
+        message=_cut("message", message, 960),
     )
 
 
-def _cut(words: str, most: int) -> str:
+def _count(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"progress: {name} is {value!r:.80}; it must be an integer")
+    return min(LARGEST_COUNT, max(0, value))
+
+
+def _cut(name: str, words: object, most: int) -> str:
+    if not isinstance(words, str):
+        raise TypeError(f"progress: {name} is {words!r:.80}; it must be text")
     return words.replace("\0", "").encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
 
 
