@@ -274,9 +274,9 @@ class SqlClient:
         number = self._history.invoke(self._process, "enqueue", args)
         outcome: Outcome = "fail"
         answer: dict[str, Any] = {}
-        transaction = connection.transaction()
         try:
             async with asyncio.timeout(CALL_SECONDS):
+                transaction = connection.transaction()
                 await transaction.start()
                 row = await connection.fetchrow(ENQUEUE, json.dumps(payload))
                 await connection.execute(ORDER, payload["number"], row["job_id"])
