@@ -52,6 +52,7 @@ def main() -> None:
         access_log=False,
         server_header=False,
         lifespan="on",
+        ws="none",  # an upgrade is then a request like any other, and its answer a problem
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )

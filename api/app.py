@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from api.access_log import AccessLog
 from api.background import background_loops
+from api.dropping import Dropping
 from api.failures import failure_problem, http_problem, request_problem
 from api.gate import Gate, facts_of
 from api.problems import Problem, ProblemRaised, field_problem, problem_response
@@ -56,6 +57,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     app.include_router(health.router)
     _map_errors(app)
     app.add_middleware(Gate, settings=chosen)
+    app.add_middleware(Dropping)
     app.add_middleware(AccessLog)
     return app
 

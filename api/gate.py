@@ -1,6 +1,7 @@
 """The gate: what is judged by bytes and principal alone, before any route sees the request.
 
-Order: size as announced, then authentication. /healthz and /readyz ask for no token.
+Order: size as announced, then authentication. Health and the description ask for no token: they
+hold no data, and a browser that opens /docs cannot send one.
 """
 
 import hmac
@@ -13,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.problems import Problem, ProblemRaised, problem_response
 from api.settings import BODY_LIMIT_BYTES, ApiSettings
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
 ACCOUNT = "api"  # who holds the deployment's one token, and whoever asks where there is none
 FACTS = "chot.facts"
 
@@ -68,7 +69,7 @@ class Gate:
 
 
 def too_large() -> Problem:
-    """The connection closes with it: the rest of the body is not worth reading."""
+    """The connection closes with it; what the client still sends is dropped, within bounds."""
     detail = f"a request body has at most {BODY_LIMIT_BYTES} bytes"
     return Problem(slug="too-large", detail=detail, headers={"Connection": "close"})
 

@@ -16,6 +16,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.__main__ import main
+from api.dropping import DROP_SECONDS_MAX
 from dev.processes import Child, Command, answers, free_port, start, wait_until
 from tests.factories import scalar
 from tests.protocol.api.app import KIND_MODULE, note, post, problem_of
@@ -150,6 +151,44 @@ async def test_sigterm_ends_a_waiting_poll_and_exits_zero(launch: Launch) -> Non
     assert "secret of the payload" not in said
     assert TOKEN not in said
     assert lines[-1]["event"] == "api.stopped"
+
+
+async def test_a_client_that_still_sends_sees_why_it_was_refused(launch: Launch) -> None:
+    """C38: 10 MB, announced or not, are answered by 413 and no reset; an endless body ends."""
+    _, port = launch()
+    url = f"http://127.0.0.1:{port}/v1/jobs"
+    headers = {"Content-Type": "application/json"}
+
+    async def unannounced() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b" " * 100_000
+
+    async with httpx.AsyncClient(timeout=30) as client:
+        for content in (b" " * 10_000_000, unannounced()):
+            refused = await client.post(url, content=content, headers=headers)
+            problem_of(refused, 413, "too-large")
+            assert refused.headers["connection"] == "close"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 900000000\r\n\r\n")
+    # Nothing more is sent: the answer is there at once, and the api closes by itself.
+    async with asyncio.timeout(DROP_SECONDS_MAX + 5):
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    writer.close()
+
+
+async def test_an_upgrade_is_a_request_like_any_other(launch: Launch) -> None:
+    """There is no websocket; the answer is a problem and not an empty 403."""
+    _, port = launch()
+    asked = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    async with httpx.AsyncClient(timeout=30) as client:
+        answer = await client.get(f"http://127.0.0.1:{port}/socket", headers=asked)
+    problem_of(answer, 404, "not-found")
 
 
 SOUND: dict[str, str | None] = {
