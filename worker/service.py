@@ -24,9 +24,11 @@ from worker.attempt import Runner, Stuck, run_attempt
 from worker.claim import Claimant, claim_jobs
 from worker.context import Engines
 from worker.deliveries import Deliveries
+from worker.ecs import agent_uri, task_name
 from worker.handlers import Handler
 from worker.heartbeat import EXIT_STUCK, Heart, new_worker_id
 from worker.lease import HeldLease
+from worker.liveness import TOUCH_SECONDS, Liveness
 from worker.maintenance import Maintenance
 from worker.outcome import Failed, Lost, Outcome
 from worker.presence import Presence, QueuePresence, leave
@@ -59,7 +61,8 @@ class Worker:
         self._all_kinds = kinds
         self._handlers = handlers
         self._slots = slots_of(settings, {kind.queue for kind in self._kinds.values()})
-        self._worker_id = new_worker_id(socket.gethostname(), os.getpid())
+        self._liveness = Liveness.open(settings.liveness_file)
+        self._worker_id = new_worker_id(task_name() or socket.gethostname(), os.getpid())
         self._draining = asyncio.Event()
         self._releasing = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -78,7 +81,9 @@ class Worker:
             engines = self._open_engines(stack)
             started = asyncio.ensure_future(self._start(stack, engines))
             stopping = asyncio.ensure_future(self._draining.wait())
+            alive = asyncio.create_task(self._tell_alive(), name="liveness")
             await asyncio.wait({started, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            alive.cancel()
             if not started.done():  # stopped while it waited for the database or for SQS
                 started.cancel()
                 await asyncio.wait({started})
@@ -89,6 +94,12 @@ class Worker:
                 # The loop's own end would wait for the task that does not end.
                 os._exit(EXIT_STUCK)
         return self._exit_code
+
+    async def _tell_alive(self) -> None:
+        """Until the heart beats: a start that waits for the database is alive, too."""
+        while True:
+            self._liveness.touch()
+            await asyncio.sleep(TOUCH_SECONDS)
 
     def _on_signal(self) -> None:
         if self._draining.is_set():
@@ -164,6 +175,8 @@ class Worker:
             presence=presence,
             visibility_cap_seconds=self._settings.visibility_cap_seconds,
             exit_grace_seconds=2 * grace + 2 * self._timing.heartbeat + self._timing.margin,
+            liveness=self._liveness,
+            agent_uri=agent_uri(),
         )
         runner = Runner(
             engines=engines,
@@ -284,6 +297,7 @@ class Worker:
     async def _attempt(self, receiver: Receiver, held: HeldLease) -> None:
         """One slot's work: the attempt, then its message; the slot is freed if it can be."""
         try:
+            await self._runner.heart.protect()
             outcome = await run_attempt(self._runner, held)
             self._after(held, outcome)
         except Stuck as stuck:

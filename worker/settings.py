@@ -29,6 +29,7 @@ class WorkerSettings(SharedSettings):
     poll_seconds: int = Field(20, ge=1, le=20, description="SQS long poll")
     kill_grace_seconds: float = Field(5.0, gt=0, description="from a cancel to giving a task up")
     visibility_cap_seconds: float = Field(VISIBILITY_CAP_SECONDS, gt=0, le=VISIBILITY_CAP_SECONDS)
+    liveness_file: str = Field("", description="touched while alive; unset = in the temp directory")
     alert_hook: str = Field("", description="module:function called on every alert")
     migrate_database_url: SecretStr | None = Field(None, exclude=True)
 
