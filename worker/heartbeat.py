@@ -138,6 +138,8 @@ class Heart:
         ]
         if self._protection is not None:
             beside.append(asyncio.create_task(self._protection.run_forever(), name="protection"))
+        for task in beside:
+            task.add_done_callback(_end_with)
         try:
             await self._beat_forever(engine)
         finally:
@@ -238,7 +240,7 @@ class Heart:
             return
         lag = monotonic() - self._ponged_at
         if lag > limit + WATCH_SECONDS:
-            log.warning("loop.blocked", seconds=round(lag, 2), stack=_main_stack())
+            log.warning("loop.blocked", seconds=round(lag, 2), frames=_main_stack())
             self._ponged_at = monotonic() + limit  # not again at once
         try:
             self._ping(self._pong)
@@ -281,6 +283,15 @@ class Heart:
             visibility_seconds=self._timing.visibility,
             cap_seconds=self._visibility_cap_seconds,
         )
+
+
+def _end_with(task: "asyncio.Task[None]") -> None:
+    """A part of the heart that ends of itself ends the process: nobody would see it otherwise."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        try:
+            log.error("heartbeat.died", part=task.get_name(), exc_info=error)
+        finally:
+            os._exit(EXIT_STUCK)
 
 
 def _main_stack() -> list[str]:

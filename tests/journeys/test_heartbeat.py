@@ -71,7 +71,7 @@ async def test_a_handler_that_blocks_its_loop_loses_no_lease(
         # A beat comes every lease / 4; with the next one late by its whole period half is left.
         assert min(left[each]) > fleet.lease / 2, "no renewal was late by more than a period"
     assert len(left[job_id]) > 3 * fleet.lease / SAMPLE_SECONDS / 4, "the lease was watched"
-    stacks = [line["stack"] for line in fleet.events(blocking, "loop.blocked")]
+    stacks = [line["frames"] for line in fleet.events(blocking, "loop.blocked")]
     assert any("_harm" in frame for stack in stacks for frame in stack), "it says where it hangs"
 
 
