@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import APIRouter, FastAPI, Request, Security
+from fastapi import APIRouter, Depends, FastAPI, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
@@ -15,6 +15,7 @@ from api.dropping import Dropping
 from api.failures import failure_problem, http_problem, request_problem
 from api.gate import Gate, facts_of
 from api.problems import Problem, ProblemRaised, field_problem, problem_response
+from api.queries import refuse_ambiguous
 from api.resources import open_resources
 from api.routes import dead_letters, health, jobs, queues
 from api.settings import ApiSettings, load_settings
@@ -50,7 +51,8 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     # The scheme is for readers of /docs; the gate itself compares the token.
-    secured = APIRouter(dependencies=[Security(HTTPBearer(auto_error=False))])
+    bearer = Security(HTTPBearer(auto_error=False))
+    secured = APIRouter(dependencies=[bearer, Depends(refuse_ambiguous)])
     for routes in (jobs, dead_letters, queues):
         secured.include_router(routes.router)
     app.include_router(secured)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from sqlalchemy import RowMapping
 
 from api.actions import redrive_one
@@ -15,6 +15,7 @@ from api.cursors import as_number, as_uuid, read_cursor, read_job_cursor, write_
 from api.dependencies import Ready
 from api.gate import read_json_body
 from api.problems import TYPE_BASE, Problem, ProblemRaised, validation_problem
+from api.queries import Limit
 from api.resources import Resources
 from api.responses import json_response
 from api.strict_json import parse_object
@@ -35,7 +36,7 @@ class DeadLettersQuery(BaseModel):
 
     kind: str | None = Field(None, max_length=100, pattern=r"^[a-z0-9_.]*$")
     cursor: str | None = Field(None, max_length=200)
-    limit: int = Field(50, ge=1, le=200, description="of jobs, and of messages")
+    limit: Limit = Field(50, description="of jobs, and of messages")
 
 
 class DeadJobView(BaseModel):
@@ -143,6 +144,13 @@ def shown_body(body: bytes) -> tuple[str, Literal["text", "base64"]]:
     return body[:SHOWN_BYTES].decode(errors="ignore"), "text"
 
 
+def _refuse_other_than_true(value: object) -> object:
+    """A Literal compares by ==, where 1 and 1.0 are true as well."""
+    if value is not True:
+        raise ValueError("must be true, or absent")
+    return value
+
+
 class RedriveBody(BaseModel):
     """Which dead jobs to redrive: exactly one of `ids`, `kind` and `all`."""
 
@@ -152,7 +160,7 @@ class RedriveBody(BaseModel):
         None, min_length=1, max_length=MOST_REDRIVES
     )
     kind: str | None = Field(None, max_length=100, pattern=r"^[a-z0-9_.]+$")
-    all: Literal[True] | None = None
+    all: Annotated[Literal[True], BeforeValidator(_refuse_other_than_true)] | None = None
     cursor: str | None = Field(
         None, max_length=200, description="`next_cursor` of the last answer, with kind or all"
     )

@@ -16,6 +16,7 @@ from api.dependencies import Facts, Ready
 from api.gate import read_json_body
 from api.idempotency import Asked, MalformedKey, parse_key, request_digest
 from api.problems import Problem, ProblemRaised
+from api.queries import Limit, WaitSeconds
 from api.resources import Resources
 from api.responses import json_response
 from api.strict_json import parse_object
@@ -90,7 +91,7 @@ class ListQuery(BaseModel):
     company: str | None = Field(None, max_length=100)
     brand: str | None = Field(None, max_length=100)
     cursor: str | None = Field(None, max_length=200, description="`next_cursor` of the last page")
-    limit: int = Field(50, ge=1, le=200)
+    limit: Limit = 50
 
     @field_validator("kind", "company", "brand")
     @classmethod
@@ -135,7 +136,7 @@ async def show(
     request: Request,
     resources: Ready,
     facts: Facts,
-    wait: Annotated[float, Query(ge=0, le=30, description="seconds to wait for an end")] = 0,
+    wait: Annotated[WaitSeconds, Query(description="seconds to wait for an end")] = 0,
 ) -> Response:
     """Show a job. `wait` answers when it has ended, or after so many seconds at the latest."""
     facts.job_id = str(job_id)

@@ -110,6 +110,9 @@ async def test_a_redrive_says_exactly_what_it_means(client: httpx.AsyncClient) -
     refused: tuple[dict[str, Any], ...] = (
         {},
         {"all": False},
+        {"all": 1},
+        {"all": 1.0},
+        {"all": "true"},
         {"ids": []},
         {"ids": ["x"]},
         {"ids": [1]},

@@ -179,12 +179,25 @@ async def test_a_list_is_filtered_and_strange_filters_are_refused(
         ("state=gone", "state"),
         ("limit=201", "limit"),
         ("limit=x", "limit"),
+        ("limit=1_0", "limit"),
+        ("limit=%201", "limit"),
+        ("limit=%2B1", "limit"),
+        ("limit=%EF%BC%91", "limit"),
+        ("limit=1&limit=2", "limit"),
+        ("state=dead&st%61te=dead", "state"),
+        ("company=%ff", "company"),
+        ("company=%ed%a0%80", "company"),
+        ("company=50%", "company"),
         ("cursor=abc", "cursor"),
         ("cursor=%ff", "cursor"),
         ("kind=%00", "kind"),
     ):
         problem = problem_of(await client.get(f"/v1/jobs?{wrong}"), 422, "invalid-request")
         assert problem["errors"][0]["field"] == field, wrong
+    for wrong in ("wait=1_0", "wait=nan", "wait=-0", "wait=1e1", "wait=1&wait=2"):
+        problem_of(await client.get(f"/v1/jobs/{red}?{wrong}"), 422, "invalid-request")
+    problem_of(await client.get("/v1/dead-letters?limit=1_0"), 422, "invalid-request")
+    problem_of(await client.post("/v1/queues/default/pause?a=%ff"), 422, "invalid-request")
 
 
 async def test_cancel_answers_with_the_final_state(

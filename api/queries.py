@@ -1,0 +1,59 @@
+"""Query strings, strictly: what could be read in two ways is refused, as in a body."""
+
+import re
+from collections import Counter
+from typing import Annotated
+from urllib.parse import unquote_to_bytes
+
+from fastapi import Request
+from pydantic import BeforeValidator, Field
+
+from api.problems import ProblemRaised, field_problem
+
+STRAY_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
+DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
+LIMIT_MAX = 200
+
+
+def refuse_ambiguous(request: Request) -> None:
+    """ProblemRaised for a parameter that is there twice, or whose bytes are no text.
+
+    One of the two would win silently, and broken bytes would be looked for as other characters.
+    """
+    query: bytes = request.scope["query_string"]
+    names = [_read(pair) for pair in query.split(b"&") if pair]
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
+    if twice is not None:
+        raise ProblemRaised(field_problem("invalid-request", twice, "is there more than once"))
+
+
+def _read(pair: bytes) -> str:
+    name, _, value = (part.replace(b"+", b" ") for part in pair.partition(b"="))
+    said = unquote_to_bytes(name).decode(errors="replace")
+    if STRAY_PERCENT.search(pair):
+        rule = "a percent sign that begins no escape is written %25"
+        raise ProblemRaised(field_problem("invalid-request", said, rule))
+    try:
+        unquote_to_bytes(value).decode()
+        return unquote_to_bytes(name).decode()
+    except UnicodeDecodeError:
+        rule = "must be UTF-8"
+        raise ProblemRaised(field_problem("invalid-request", said, rule)) from None
+
+
+def _digits(value: object) -> object:
+    """Refuse what int() would take beside digits: signs, blanks, underscores, other scripts."""
+    if isinstance(value, str) and not WHOLE.fullmatch(value):
+        raise ValueError("must be a whole number, in digits only")
+    return value
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, str) and not DECIMAL.fullmatch(value):
+        raise ValueError("must be a number of seconds such as 20 or 2.5")
+    return value
+
+
+Limit = Annotated[int, BeforeValidator(_digits), Field(ge=1, le=LIMIT_MAX)]
+WaitSeconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=30)]
