@@ -7,7 +7,7 @@ from pydantic import Field
 
 from shared.kinds import Kind, Payload, RetryPolicy
 
-PERIOD = r"^[0-9]{4}-(0[1-9]|1[0-2])$"
+PERIOD = r"^[12][0-9]{3}-(0[1-9]|1[0-2])$"  # a calendar knows no year 0
 # Movements in one transaction: small enough to lose little at a kill, large enough to be quick.
 CHUNK_MOVEMENTS = 10_000
 
