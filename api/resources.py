@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from api.settings import BACKGROUND_POOL_SIZE, ApiSettings
 from shared.database import open_engine, transaction
 from shared.kinds import Kind
+from shared.outages import tell_outages
 from shared.outbox import Relay
 from shared.sqs import open_sqs
 
@@ -76,8 +77,8 @@ async def open_resources(
         "command_timeout": settings.api_command_timeout_seconds,
         "pool_timeout": settings.api_pool_timeout_seconds,
     }
-    engine = open_engine(url, pool_size=settings.api_pool_size, **options)
-    loops = open_engine(url, pool_size=BACKGROUND_POOL_SIZE, **options)
+    engine = tell_outages(open_engine(url, pool_size=settings.api_pool_size, **options))
+    loops = tell_outages(open_engine(url, pool_size=BACKGROUND_POOL_SIZE, **options))
     try:
         async with open_sqs(settings.queue_prefix, pool=SQS_CONNECTIONS) as sqs:
             background = loops.execution_options(isolation_level="AUTOCOMMIT")

@@ -70,9 +70,32 @@ async def transaction(
     SET LOCAL works behind PgBouncer, and being a statement it makes SQLAlchemy's lazily begun
     driver transaction real before the body can touch the driver's connection itself.
     """
-    async with engine.begin() as conn:
-        await set_limits(conn, lock_timeout=lock_timeout, idle_timeout=idle_timeout)
-        yield conn
+    async with engine.connect() as conn:
+        # On the connection: an engine in autocommit would win, and hold no lock.
+        await conn.execution_options(isolation_level="READ COMMITTED")
+        async with conn.begin():
+            await set_limits(conn, lock_timeout=lock_timeout, idle_timeout=idle_timeout)
+            yield conn
+
+
+class StrangersConnection(AsyncConnection):
+    """A connection lent to a handler: its transaction is not the handler's to end.
+
+    What it committed by itself would stand beside the fence. (The word COMMIT as SQL is found
+    out before the fence, and fails the attempt.)
+    """
+
+    async def commit(self) -> None:
+        """Refuse: the context manager commits, together with the fence."""
+        raise RuntimeError("the transaction's context commits it, together with the fence")
+
+    async def rollback(self) -> None:
+        """Refuse: raise, and the context manager rolls back."""
+        raise RuntimeError("raise an error, and the transaction's context rolls it back")
+
+    async def close(self) -> None:
+        """Refuse: it is only lent."""
+        raise RuntimeError("the transaction's context closes its connection")
 
 
 @asynccontextmanager
@@ -86,14 +109,14 @@ async def connected(
     `strangers` have had it, their session settings, cursors and advisory locks are undone, so
     that the next job on this connection does not inherit them.
     """
-    conn = await engine.connect()
+    conn = await (StrangersConnection(engine) if strangers else engine.connect())
     driver = (await conn.get_raw_connection()).driver_connection
     drivers.add(driver)
     try:
         yield conn
     except Exception:
         with suppress(DBAPIError, OSError):
-            await conn.rollback()
+            await AsyncConnection.rollback(conn)
         raise
     except BaseException:
         if driver is not None:
@@ -106,13 +129,13 @@ async def connected(
         if strangers and driver is not None and not driver.is_closed():
             await _restore(conn, driver)
         with suppress(DBAPIError, OSError):
-            await conn.close()
+            await AsyncConnection.close(conn)
 
 
 async def _restore(conn: AsyncConnection, driver: asyncpg.Connection) -> None:
     """RESET ALL and the like; a connection that cannot be restored is thrown away."""
     try:
-        await conn.rollback()  # nothing, after a commit
+        await AsyncConnection.rollback(conn)  # nothing, after a commit
         await driver.reset(timeout=RESTORE_SECONDS)
     except DATABASE_ERRORS:
         driver.terminate()

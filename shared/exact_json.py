@@ -1,6 +1,7 @@
 """JSON without loss: numbers are exact on the way in, money is a string on the way out."""
 
 import json
+import re
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -8,6 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
+
+# An escape, not six harmless characters behind an escaped backslash.
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def load_exact(text: str | bytes) -> Any:
@@ -26,7 +30,7 @@ def dump_exact(value: Any) -> str:
         written.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot be stored as JSON: {error}") from error
-    if "\\u0000" in written:
+    if NUL.search(written):
         raise ValueError("cannot be stored as JSON: a string holds a NUL character")
     return written
 

@@ -311,5 +311,8 @@ async def _ended_as(runner: Runner, held: HeldLease) -> tuple[str, str | None] |
             if found is None or found[1] is None:
                 return None
             binds = {"job_id": held.lease.job_id, "fence": held.lease.fence}
-            return found[1], await conn.scalar(READ_STATE, binds)
+            state = await conn.scalar(READ_STATE, binds)
+            # A COMMIT of this one could freeze, too: it has locked a row.
+            await conn.rollback()
+            return found[1], state
     return None

@@ -137,7 +137,7 @@ async def _commit(
     completes: bool,
 ) -> None:
     """COMMIT; when its answer is lost, find out. Returns only when it is known to be committed."""
-    committing = asyncio.ensure_future(conn.commit())
+    committing = asyncio.ensure_future(AsyncConnection.commit(conn))
     try:
         await asyncio.shield(committing)
     except asyncio.CancelledError:

@@ -61,6 +61,8 @@ def upgrade() -> None:
             RETURN NULL;
         END $$""")
     op.execute("REVOKE ALL ON FUNCTION books.pass_period_gate() FROM PUBLIC")
+    op.execute("REVOKE ALL ON FUNCTION books.period_gate_key(text, text) FROM PUBLIC")
+    op.execute("GRANT EXECUTE ON FUNCTION books.period_gate_key(text, text) TO chot_app")
     op.execute("""
         CREATE TRIGGER stock_movements_gate AFTER INSERT ON books.stock_movements
         REFERENCING NEW TABLE AS fresh

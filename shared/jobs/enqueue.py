@@ -110,7 +110,8 @@ def refusal_of(error: DBAPIError) -> Exception:
     if state in {"CH001", "CH002", "CH003", "CH005"}:
         field = getattr(cause, "detail", None) or "payload"
         return EnqueueRefused(message, field=field, code=state)
-    if state == "23514":  # the only CHECKs a caller can reach are those on sizes
+    # The only CHECKs a caller can reach are those on sizes; the others: what jsonb cannot hold.
+    if state in {"23514", "22P05", "22P02", "22003"}:
         return EnqueueRefused(message, field="payload", code=state)
     if state in {"55P03", "40P01", "CH006"}:
         return Busy("the active job of this work is being written on; try again")

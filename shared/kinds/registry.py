@@ -49,8 +49,9 @@ def import_setting(name: str, setting: str) -> ModuleType:
     """Import a module that a setting names; ConfigRefused says which and why not."""
     try:
         return importlib.import_module(name)
-    except ImportError as error:
-        raise ConfigRefused(f"CHOT_{setting}_MODULES names {name!r}: {error}") from error
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise ConfigRefused(f"CHOT_{setting}_MODULES names {name!r}, but {said}") from error
 
 
 def exported(module: ModuleType, name: str) -> Sequence[Any]:

@@ -13,7 +13,7 @@ from shared.database import is_unreachable, open_engine
 from shared.errors import PermanentError
 from shared.outages import tell_outages
 from shared.types import WorkerId
-from tests.factories import TIMING, autocommit, claimed_job, job_row
+from tests.factories import TIMING, autocommit, claimed_job, fetch, job_row
 from tests.services import Database
 from worker.fence import fenced_transaction
 from worker.heartbeat import Heart
@@ -133,3 +133,20 @@ async def test_a_refused_progress_does_not_keep_the_others_from_renewal(
     async with autocommit(probes).connect() as conn:
         renewed = await heart._renew(conn, held)
     assert renewed == {each.lease.job_id for each in held}
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback", "close"])
+async def test_a_handler_cannot_end_its_transaction_by_itself(
+    probes: AsyncEngine, ending: str
+) -> None:
+    """What it committed would stand beside the fence; nothing of it stays."""
+    held = await claimed_job(probes)
+
+    async def end_it() -> None:
+        async with fenced_transaction(probes, held, TIMING, completes=False) as tx:
+            await tx.connection.execute(STAMP, {"job_id": held.lease.job_id})
+            await getattr(tx.connection, ending)()
+
+    with pytest.raises(RuntimeError, match="context"):
+        await end_it()
+    assert await fetch(probes, "SELECT 1 FROM probe.stamps") == []

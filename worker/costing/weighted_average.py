@@ -12,7 +12,15 @@ from worker.costing.exact import LARGEST
 from worker.costing.movements import ItemStock
 from worker.costing.pools import PoolCosts, cost_pool
 from worker.costing.problems import Code, Problem, gathered, problem
-from worker.costing.results import Flow, ItemCosts, ItemFailure, Line, Policy, PoolResult
+from worker.costing.results import (
+    Flow,
+    ItemCosts,
+    ItemFailure,
+    Line,
+    Policy,
+    PoolResult,
+    StoreBalance,
+)
 from worker.costing.stores import balances, summary
 
 
@@ -42,6 +50,7 @@ def cost_item(
         costs.pools.append(result)
         costs.stores.extend(balances(stock, pool_of, result, members, costed.values))
         costs.lines.extend(_lines(members, costed, differences))
+    problems.extend(_too_large(costs))
     if problems:
         return ItemFailure(problems=gathered(problems))
     assert len(costs.lines) == len(stock.movements), "every movement has its one line"
@@ -67,6 +76,26 @@ def _by_pool(openings: dict[str, Flow], entries: list[Entry]) -> dict[str, list[
     for entry in entries:
         pools.setdefault(entry.pool, []).append(entry)
     return pools
+
+
+def _too_large(costs: ItemCosts) -> list[Problem]:
+    """What fits its pool may still not fit a line: a transfer moves the same goods many times."""
+    lines = [
+        line.movement_id
+        for line in costs.lines
+        if max(line.value, abs(line.variance), abs(line.qty_diff or 0)) > LARGEST
+    ]
+    found = [problem(Code.OVERFLOW, None, tuple(lines))] if lines else []
+    return found + [
+        problem(Code.OVERFLOW, store.pool)
+        for store in costs.stores
+        if max(abs(number) for number in _numbers(store)) > LARGEST
+    ]
+
+
+def _numbers(balance: StoreBalance) -> list[int]:
+    flows = [number for part in balance if isinstance(part, Flow) for number in part]
+    return [*flows, balance.averaging]
 
 
 def _overflows(result: PoolResult) -> bool:

@@ -271,3 +271,18 @@ def test_a_separate_line_carries_the_difference_of_equal_slips() -> None:
     assert values(costs) == {1: 100, 2: 33, 3: 33, 4: 33}
     assert costs.pools[0].rounding == 1
     assert costs.pools[0].closing == Flow(0, 0)
+
+
+def test_a_transfer_line_that_does_not_fit_fails_its_item_and_names_the_movement() -> None:
+    stock = stock_of(
+        moved(1, "receipt", 1, value=2**63 - 1),
+        moved(2, "transfer", 1000, to_store="S2"),
+        moved(3, "transfer", 1000, store="S2", to_store="S1"),
+    )
+    assert refused(stock)[0] == ("OVERFLOW", (2, 3))
+
+
+def test_a_stores_flow_that_does_not_fit_fails_its_item() -> None:
+    there = [moved(n, "transfer", 2**62, to_store="S2") for n in range(2, 6)]
+    back = [moved(n, "transfer", 2**62, store="S2", to_store="S1") for n in range(6, 10)]
+    assert refused(stock_of(moved(1, "receipt", 1, value=1), *there, *back))[0][0] == "OVERFLOW"

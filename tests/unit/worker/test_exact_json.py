@@ -97,3 +97,12 @@ JSON = st.recursive(
 def test_whatever_is_json_comes_back_as_it_was(value: object) -> None:
     """Written and read again."""
     assert load_exact(dump_exact(value)) == value
+
+
+def test_six_harmless_characters_are_no_nul() -> None:
+    """PostgreSQL's own messages quote the escape."""
+    assert load_exact(dump_exact({"said": "unsupported escape \\u0000"})) == {
+        "said": "unsupported escape \\u0000"
+    }
+    with pytest.raises(ValueError, match="NUL"):
+        dump_exact({"said": "\\\0"})
