@@ -16,9 +16,9 @@ from shared.cli import show
 from shared.cli.exits import Exit, Failure
 from shared.cli.options import as_json, print_json
 from shared.cli.processes import MISSING, is_installed
-from shared.cli.settings import ClientSettings, settings_of
+from shared.cli.settings import ClientSettings
 from shared.errors import ConfigRefused
-from shared.settings import MigrateSettings, SharedSettings
+from shared.settings import MigrateSettings, SharedSettings, load
 
 # Named, not imported: an image holds one side only, and shared stands below both.
 PROCESSES = {
@@ -48,9 +48,9 @@ def config(*, process: str | None, as_json: bool) -> None:
     """
     chosen = _settings_class(process)
     try:
-        found = effective(settings_of(chosen))
+        found = effective(load(chosen))
     except ConfigRefused as refusal:
-        raise Failure(str(refusal), code=Exit.CONFIG) from None
+        raise Failure(f"{refusal}\n{_advice(process)}", code=Exit.CONFIG) from None
     if as_json:
         print_json({each.name: {"value": each.value, "origin": each.origin} for each in found})
         return
@@ -70,6 +70,16 @@ def _settings_class(process: str | None) -> type[BaseSettings]:
         raise Failure(MISSING[process], code=Exit.CONFIG)
     found: type[BaseSettings] = getattr(importlib.import_module(module), name)
     return found
+
+
+def _advice(process: str | None) -> str:
+    asked = f"`chot config {process}`" if process else "`chot config`, without a process,"
+    shared = {None: "api and worker share", "client": "this command line itself uses"}
+    what = shared.get(process, f"`chot {process}` starts with")
+    return (
+        f"{asked} checks the settings that {what}. `chot dev` prints those of its stack; "
+        "`chot config client` needs no database."
+    )
 
 
 def effective(settings: BaseSettings) -> list[Setting]:

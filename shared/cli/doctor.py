@@ -15,19 +15,30 @@ from shared.settings import load_migrate_url
 
 READ_SIGNS = text("""
     SELECT (SELECT count(*) FROM chot.jobs WHERE state = 'running'
-               AND lease_expires_at < clock_timestamp()) AS "jobs with an expired lease",
-           (SELECT count(*) FROM chot.jobs WHERE state = 'dead') AS "dead jobs",
-           (SELECT count(*) FROM chot.dead_messages) AS "dead messages",
+               AND lease_expires_at < clock_timestamp()) AS jobs_with_expired_lease,
+           (SELECT count(*) FROM chot.jobs WHERE state = 'dead') AS dead_jobs,
+           (SELECT count(*) FROM chot.dead_messages) AS dead_messages,
            (SELECT count(*) FROM chot.outbox WHERE quarantined_at IS NOT NULL)
-               AS "quarantined messages",
+               AS quarantined_messages,
            (SELECT count(*) FROM chot.outbox WHERE quarantined_at IS NULL
                AND next_send_at < clock_timestamp() - interval '1 minute')
-               AS "messages overdue by a minute",
+               AS overdue_messages,
            (SELECT count(*) FROM chot.queues q WHERE NOT q.paused
                AND EXISTS (SELECT FROM chot.jobs j WHERE j.queue = q.name AND j.state = 'pending')
                AND NOT EXISTS (SELECT FROM chot.worker_queues w JOIN chot.workers USING (worker_id)
                                 WHERE w.queue = q.name AND live_until > clock_timestamp()))
-               AS "queues with jobs and no live worker" """)
+               AS unserved_queues""")
+# Sign → what it is, what to do about it.
+SIGNS = {
+    "jobs_with_expired_lease": ("jobs with an expired lease", "a worker's reaper takes them"),
+    "dead_jobs": ("dead jobs", "`chot dead-letters` says why, `chot redrive` runs them again"),
+    "dead_messages": ("dead messages", "`chot dead-letters` shows them"),
+    "quarantined_messages": ("messages that SQS refused for good", "see last_error in chot.outbox"),
+    "overdue_messages": ("messages overdue by a minute", "is SQS, is an api or worker there?"),
+    "unserved_queues": ("queues with jobs and no live worker", "start a worker for them"),
+    "movements_seen": ("movements seen", ""),
+    "movements_made_visible": ("movements made visible", ""),
+}
 
 
 @click.command()
@@ -39,7 +50,7 @@ READ_SIGNS = text("""
 @as_json
 @click.pass_context
 def doctor(context: click.Context, /, *, restored: bool, as_json: bool) -> None:
-    """Look for what hangs (exit code 1 when something does), or put a restored database right.
+    """Look for what hangs or has died (exit code 1), or put a restored database right.
 
     Connects as CHOT_MIGRATE_DATABASE_URL (or CHOT_DATABASE_URL; --restored needs the owner).
     """
@@ -55,8 +66,13 @@ def doctor(context: click.Context, /, *, restored: bool, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo("\n".join(f"{count:>12,}  {what}" for what, count in found.items()))
+        click.echo("\n".join(_line(sign, count) for sign, count in found.items()))
     context.exit(Exit.NO if not restored and any(found.values()) else Exit.OK)
+
+
+def _line(sign: str, count: int) -> str:
+    what, advice = SIGNS[sign]
+    return f"{count:>12,}  {what}" + (f": {advice}" if count and advice else "")
 
 
 async def _signs(url: str) -> dict[str, int]:
@@ -71,4 +87,4 @@ async def _restored(url: str) -> dict[str, int]:
     seen = frozen = 0
     async for seen, frozen in mark_restored(engine):
         click.echo(f"{seen:,} movements seen, {frozen:,} made visible", err=True)
-    return {"movements seen": seen, "movements made visible": frozen}
+    return {"movements_seen": seen, "movements_made_visible": frozen}

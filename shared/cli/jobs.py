@@ -48,10 +48,11 @@ def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
         ("progress", show.progress(job)),
         ("blocked by", job.get("blocked_by")),
         ("created", show.moment(job.get("created_at"))),
-        ("available", show.moment(job.get("available_at"))),
+        ("not before", show.not_before(job)),
         ("finished", show.moment(job.get("finished_at"))),
         ("took", show.took(job.get("started_at"), job.get("finished_at"))),
         ("error", show.reason(job.get("error"))),
+        ("where", show.where(job.get("error"))),
         ("result", _compact(job.get("result"))),
     ]
     told = [(name, value) for name, value in facts if value not in {None, ""} and name != "attempt"]
@@ -125,7 +126,7 @@ def _jobs_table(jobs: list[dict[str, Any]]) -> Any:
             "/".join(filter(None, (job["company"], job.get("brand")))),
             show.state(job["state"]),
             f"{job['attempt']}/{job['max_attempts']}",
-            show.progress(job),
+            show.progress(job) or _waits(job),
             show.moment(job.get("created_at")),
             show.took(job.get("started_at"), job.get("finished_at")),
         )
@@ -133,6 +134,11 @@ def _jobs_table(jobs: list[dict[str, Any]]) -> Any:
     ]
     columns = ("id", "kind", "for", "state", "attempt#", "progress#", "created", "took#")
     return show.table("", columns, rows)
+
+
+def _waits(job: Mapping[str, Any]) -> str:
+    until = show.not_before(job)
+    return f"not before {until}" if until else ""
 
 
 @click.command()

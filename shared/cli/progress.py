@@ -18,15 +18,20 @@ RATE_WINDOW_SECONDS = 15.0
 
 
 class Pace:
-    """How fast a job moves, over its last seconds; starts anew when progress falls back."""
+    """How fast a job moves, over its last seconds; starts anew with an owner or a step back."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
+        self._fence: int | None = None
 
-    def add(self, done: int, now: float) -> None:
-        """Note the progress at a moment (seconds of a monotonic clock)."""
-        if self._seen and done < self._seen[-1][1]:
+    def add(self, done: int, now: float, *, fence: int | None = None) -> None:
+        """Note the progress at a moment (seconds of a monotonic clock).
+
+        What passed until a new owner came says nothing of how fast that one is.
+        """
+        if fence != self._fence or (self._seen and done < self._seen[-1][1]):
             self._seen.clear()
+        self._fence = fence
         self._seen.append((now, done))
         while len(self._seen) > 2 and now - self._seen[0][0] > RATE_WINDOW_SECONDS:
             self._seen.popleft()
@@ -70,7 +75,7 @@ class Bar:
     def show(self, job: Mapping[str, Any]) -> None:
         """Move the bar."""
         done, total = counts(job)
-        self._pace.add(done, time.monotonic())
+        self._pace.add(done, time.monotonic(), fence=job["fence"])
         self._progress.update(
             self._task,
             completed=done,
@@ -116,7 +121,7 @@ class Lines:
     def show(self, job: Mapping[str, Any]) -> None:
         """Write a line where there is something to say."""
         now = time.monotonic()
-        self._pace.add(counts(job)[0], now)
+        self._pace.add(counts(job)[0], now, fence=job["fence"])
         current = (job["state"], job["fence"])
         if current == self._last and now < self._due:
             return
@@ -139,7 +144,10 @@ class Quiet:
 
 
 def headline(job: Mapping[str, Any]) -> str:
-    """State and ownership in one phrase."""
+    """State and ownership in one phrase; of a job that waits for its time, until when."""
+    until = show.not_before(job)
+    if until:
+        return f"pending, not before {until}"
     return f"{job['state']}, attempt {job['attempt']}, fence {job['fence']}"
 
 
@@ -154,7 +162,7 @@ def facts(job: Mapping[str, Any], pace: Pace) -> str:
     done, total = counts(job)
     parts = [show.progress(job)]
     if pace.rate > 0:
-        parts.append(f"{pace.rate:,.0f}/s")
+        parts.append(f"{pace.rate:,.1f}/s" if pace.rate < 10 else f"{pace.rate:,.0f}/s")
         if total > done:
             left = timedelta(seconds=(total - done) / pace.rate)
             parts.append(f"{show.duration(left)} left")

@@ -8,6 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+# Codes that an error gets which has none, and types whose message is written for operators.
+UNNAMED = frozenset({None, "FAILED", "PERMANENT"})
+RAISED_ON_PURPOSE = frozenset({"PermanentError", "RetryableError"})
 COLOURS = {
     "pending": "yellow",
     "running": "cyan",
@@ -59,6 +62,14 @@ def moment(value: str | None) -> str:
     return datetime.fromisoformat(value).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
+def not_before(job: Mapping[str, Any]) -> str:
+    """When a pending job may begin, if that is still to come; in this machine's time zone."""
+    available = job.get("available_at")
+    if job.get("state") != "pending" or not available:
+        return ""
+    return moment(available) if datetime.fromisoformat(available) > datetime.now(UTC) else ""
+
+
 def took(start: str | None, end: str | None) -> str:
     """How long it took, or has taken until now."""
     if not start:
@@ -89,13 +100,46 @@ def progress(job: Mapping[str, Any]) -> str:
 
 
 def reason(error: Any) -> str:
-    """An error of a job or attempt in one line: its code, its message."""
+    """An error of a job or attempt in one line: code, type and place where unexpected, message.
+
+    An error with a code of its own was raised on purpose: its code and message say it all.
+    """
     if not error:
         return ""
     if not isinstance(error, dict):
         return str(error)
-    code = error.get("code") or error.get("type")
+    code, kind, unexpected = error.get("code"), error.get("type"), _is_unexpected(error)
+    names = [str(name) for name in (code, kind if unexpected else None) if name]
     message = str(error.get("message") or error.get("detail") or "")
-    if code and message and not message.startswith(f"{code}:"):
-        return f"{code}: {message}"
-    return message or str(code or error)
+    if names and message.startswith(f"{names[-1]}:"):
+        names.pop()
+    said = ": ".join(filter(None, [*names, message])) or str(kind or error)
+    return " ".join(filter(None, (said, _fields(error), _place(error) if unexpected else "")))
+
+
+def _is_unexpected(error: Mapping[str, Any]) -> bool:
+    code, kind = error.get("code"), error.get("type")
+    return code in UNNAMED and kind not in {None, code, *RAISED_ON_PURPOSE}
+
+
+def _fields(error: Mapping[str, Any]) -> str:
+    """What a payload's model has against it, field by field."""
+    details = error.get("details")
+    listed = details.get("errors") if isinstance(details, dict) else None
+    if not isinstance(listed, list):
+        return ""
+    told = [f"{item.get('field')}: {item.get('rule')}" for item in listed if isinstance(item, dict)]
+    return f"({'; '.join(told)})" if told else ""
+
+
+def _place(error: Mapping[str, Any]) -> str:
+    frames = error.get("where") or []
+    return f"({frames[-1]})" if frames else ""
+
+
+def where(error: Any) -> str:
+    """The last frames of an unexpected error, the innermost last; nothing without any."""
+    if not isinstance(error, dict) or not _is_unexpected(error):
+        return ""
+    frames = error.get("where")
+    return " → ".join(map(str, frames or []))

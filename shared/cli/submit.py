@@ -55,16 +55,16 @@ def submit(
     """Submit a job of KIND and print its id.
 
     \b
-    chot submit costing.run --company ACME --brand RED period=2026-01 --wait
+    chot submit costing.run --company SAMPLE --brand LUA period=2026-01 --wait
     """  # noqa: D301 - click's mark for a paragraph kept as it is
     body = _body(kind, payload_text(payload, payload_file, words), given)
     with Api(retry_for) as api:
-        answer = _send(api, body, key or str(uuid.uuid4()))
+        answer = _send(api, body, key or str(uuid.uuid4()), words)
         if not waits:
             _print(answer, as_json=as_json)
             return
         if not as_json:
-            click.echo(_sentence(answer), err=True)
+            click.echo(_sentence(answer, then=""), err=True)
         with screen(quiet=as_json) as shown:
             job = follow(api, answer.body["id"], shown, timeout=timeout)
     context.exit(report(job, as_json=as_json))
@@ -77,18 +77,39 @@ def _body(kind: str, payload: str, given: dict[str, Any]) -> str:
     return f'{head[:-1]}, "payload": {payload}}}'
 
 
-def _send(api: Api, body: str, key: str) -> Answer:
+def _send(api: Api, body: str, key: str, words: tuple[str, ...]) -> Answer:
     try:
         return api.post("/v1/jobs", body, {"Idempotency-Key": key})
     except Failure as failure:
-        if failure.code != Exit.UNAVAILABLE:
+        advice = _text_for_json(failure, words)
+        if failure.code == Exit.UNAVAILABLE:
+            advice = (
+                "Whether the job was accepted is not known. The same command with "
+                f"`--key {key}` asks again and submits it once."
+            )
+        if not advice:
             raise
         raise Failure(
-            f"{failure.message}\nWhether the job was accepted is not known. The same command with "
-            f"`--key {key}` asks again and submits it once.",
-            code=failure.code,
-            problem=failure.problem,
+            f"{failure.message}\n{advice}", code=failure.code, problem=failure.problem
         ) from None
+
+
+def _text_for_json(failure: Failure, words: tuple[str, ...]) -> str:
+    """Advice for who wrote count=5, which is text, where the kind wants a number."""
+    errors = (failure.problem or {}).get("errors") or []
+    refused = {str(error.get("field")) for error in errors if isinstance(error, dict)}
+    for word in words:
+        name, _, value = word.partition("=")
+        if f"payload.{name}" in refused and _is_json_of_another_type(value):
+            return f"NAME=… is always text; a number, true or a list is {name}:={value}"
+    return ""
+
+
+def _is_json_of_another_type(value: str) -> bool:
+    try:
+        return not isinstance(json.loads(value), str)
+    except ValueError:
+        return False
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
@@ -96,11 +117,11 @@ def _print(answer: Answer, *, as_json: bool) -> None:
         print_json(answer.body)
         return
     click.echo(answer.body["id"])
-    click.echo(_sentence(answer), err=True)
+    click.echo(_sentence(answer, then="; `chot wait {}` follows it"), err=True)
 
 
-def _sentence(answer: Answer) -> str:
+def _sentence(answer: Answer, *, then: str) -> str:
     job_id = answer.body["id"]
     duplicate = answer.body.get("duplicate")
     said = DUPLICATES.get(str(duplicate), "accepted")
-    return f"job {job_id}: {said}; `chot wait {job_id}` follows it"
+    return f"job {job_id}: {said}{then.format(job_id)}"

@@ -74,6 +74,16 @@ def test_a_refusal_names_field_value_and_rule(
     ]
 
 
+def test_text_for_a_number_is_explained(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    """count=5 is text, for the sake of stores called 007."""
+    errors = [{"field": "payload.count", "value": "5", "rule": "should be a valid integer"}]
+    peer.say(422, {"title": "The request breaks a rule", "status": 422, "errors": errors})
+    assert run(["submit", "k", "--company", "ACME", "count=5"]) == 4
+    assert "count:=5" in capsys.readouterr().err
+    assert run(["submit", "k", "--company", "ACME", "count=five"]) == 4
+    assert ":=" not in capsys.readouterr().err
+
+
 def test_json_is_one_document_also_when_refused(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,21 @@ def test_settings_that_disagree_end_with_78_and_both_names(
     assert "CHOT_LEASE_SECONDS=30" in said
 
 
+def test_a_missing_setting_says_who_needs_it_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A newcomer's first `chot config` has no database yet."""
+    monkeypatch.delenv("CHOT_DATABASE_URL")
+    for words, whose in (([], "api and worker share"), (["worker"], "`chot worker` starts with")):
+        assert run(["config", *words]) == 78
+        said = capsys.readouterr().err
+        assert "CHOT_DATABASE_URL is not set" in said
+        assert whose in said
+        assert "`chot config client` needs no database" in said
+    assert run(["doctor"]) == 78
+    assert "doctor need" in capsys.readouterr().err
+
+
 def test_an_api_url_that_is_none_is_misconfiguration(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

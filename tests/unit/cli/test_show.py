@@ -3,7 +3,9 @@ from typing import Any
 
 import pytest
 
-from shared.cli import show
+from shared.cli import run, show
+from shared.cli.progress import headline
+from tests.unit.cli.conftest import Peer, job
 
 
 @pytest.mark.parametrize(
@@ -14,10 +16,53 @@ from shared.cli import show
         ({"code": "TIMEOUT", "message": "ran longer than 5 s"}, "TIMEOUT: ran longer than 5 s"),
         ({"code": "CLOSED", "message": "CLOSED: 2026-01 is closed"}, "CLOSED: 2026-01 is closed"),
         ({"type": "KeyError", "message": ""}, "KeyError"),
+        (
+            {
+                "type": "KeyError",
+                "code": "FAILED",
+                "message": "'x'",
+                "where": ["worker/attempt.py:9 run", "mine.py:10 error"],
+            },
+            "FAILED: KeyError: 'x' (mine.py:10 error)",
+        ),
+        ({"type": "PermanentError", "code": "PERMANENT", "message": "no"}, "PERMANENT: no"),
+        (
+            {
+                "type": "PermanentError",
+                "code": "PAYLOAD_INVALID",
+                "message": "is not one of k",
+                "details": {"errors": [{"field": "extra", "rule": "not permitted"}]},
+                "where": ["worker/attempt.py:9 run"],
+            },
+            "PAYLOAD_INVALID: is not one of k (extra: not permitted)",
+        ),
     ],
 )
 def test_an_error_is_one_line_with_its_code_once(error: Any, said: str) -> None:
+    """Of an error that nobody meant: type and place; of any other: what was written for people."""
     assert show.reason(error) == said
+    assert ("mine.py" in show.where(error)) == ("mine.py" in said)
+
+
+def test_when_a_job_may_begin_is_told_only_while_it_waits(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An ended job's last backoff is nobody's business; a job of next Christmas is no surprise."""
+    later, earlier = "2190-12-24T12:00:00Z", "2026-01-01T00:00:00Z"
+    for state, available, told in (
+        ("pending", later, True),
+        ("pending", earlier, False),
+        ("running", later, False),
+        ("dead", later, False),
+    ):
+        shown = job(state, available_at=available, progress=None)
+        assert ("not before 2190-12-2" in headline(shown)) is told
+        peer.script = [(200, shown, {})]
+        assert run(["status", "0190-job"]) == 0
+        assert ("not before" in capsys.readouterr().out) is told
+        peer.script = [(200, {"jobs": [shown], "next_cursor": None}, {})]
+        assert run(["list"]) == 0
+        assert ("not before 2190-12-2" in capsys.readouterr().out) is told
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,15 @@ def test_json_is_the_final_job_and_nothing_else(
     assert written.err == ""
 
 
-def test_submit_and_wait_is_one_command(peer: Peer) -> None:
+def test_submit_and_wait_is_one_command(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which needs no advice on how to wait; without --wait there is some."""
     peer.say(202, {"id": "0190-job", "created": True})
     peer.say(200, job("dead"))
     assert run(["submit", "k", "--company", "ACME", "--wait"]) == 1
+    assert "chot wait" not in capsys.readouterr().err
+    peer.script = [(202, {"id": "0190-job", "created": True}, {})]
+    assert run(["submit", "k", "--company", "ACME"]) == 0
+    assert "`chot wait 0190-job` follows it" in capsys.readouterr().err
 
 
 def test_the_pace_is_of_the_last_seconds() -> None:
@@ -72,6 +77,15 @@ def test_the_pace_is_of_the_last_seconds() -> None:
     pace.add(100, 3601.0)
     pace.add(400, 3604.0)
     assert pace.rate == 100.0
+
+
+def test_a_new_owner_has_a_pace_of_its_own() -> None:
+    """The dead time of a lost lease says nothing of how fast the next one is."""
+    pace = Pace()
+    pace.add(10, 0.0, fence=1)
+    pace.add(10, 30.0, fence=2)
+    pace.add(12, 34.0, fence=2)
+    assert pace.rate == 0.5
 
 
 def test_progress_that_falls_back_starts_the_pace_anew() -> None:
