@@ -116,7 +116,7 @@ async def test_it_is_armed_again_long_before_it_expires(
     guard = protection(agent, work)
     work.runs = True
     async with running(guard):
-        await until(lambda: len(agent.puts) == 1)
+        await until(lambda: guard.settled and agent.protected)
         clock.forward(19)
         await asyncio.sleep(0.3)
         assert len(agent.puts) == 1
@@ -126,15 +126,15 @@ async def test_it_is_armed_again_long_before_it_expires(
 
 
 class Clock:
-    """The monotonic clock as `worker.ecs` reads it, set forward by a test."""
+    """The monotonic clock as `worker.ecs` reads it: it stands until a test sets it forward."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._ahead = 0.0
-        monkeypatch.setattr(ecs, "monotonic", lambda: monotonic() + self._ahead)
+        self._now = 1000.0
+        monkeypatch.setattr(ecs, "monotonic", lambda: self._now)
 
     def forward(self, seconds: float) -> None:
         """Let so much time pass at once."""
-        self._ahead += seconds
+        self._now += seconds
 
 
 FAILURES: tuple[tuple[How, str], ...] = (
@@ -171,7 +171,7 @@ async def test_a_refusal_is_said_once_counted_and_harmless(
                 await until(lambda wanted=failures: guard.failures >= wanted)  # type: ignore[misc] # a default binds it
             agent.how = "works"
             clock.forward(60)
-            await until(lambda: agent.protected)
+            await until(lambda: agent.protected and guard.settled)
     failed = [line for line in logs if line["event"] == "protection.failed"]
     assert len(failed) == 1, "one line for one state, however often it was asked"
     assert said in failed[0]["error"]

@@ -8,9 +8,11 @@ from time import monotonic
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from shared.errors import ConfigRefused
+from shared.logs import configure_logs
 from shared.types import WorkerId
 from tests.factories import TIMING
 from worker import liveness
@@ -134,6 +136,23 @@ def test_the_default_stands_in_the_temp_directory(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tempfile.tempdir", "/somewhere")
     assert liveness_path() == Path("/somewhere/chot-worker-alive")
     assert liveness_path("/x/y") == Path("/x/y")
+
+
+def test_a_blocked_loop_is_said_in_words_for_people_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log for a terminal once took the stack for text, and the watch died of it."""
+    beating = heart(Counted(tmp_path / "alive"))
+    beating._ping = lambda _call: None
+    beating._ponged_at = monotonic() - 5
+    for style in ("text", "json"):
+        configure_logs(style)
+        try:
+            beating._watch_lag(0.1)
+        finally:
+            structlog.reset_defaults()
+        beating._ponged_at = monotonic() - 5
+    assert capsys.readouterr().err.count("loop.blocked") == 2
 
 
 async def test_a_heart_whose_database_is_away_keeps_the_worker_live(tmp_path: Path) -> None:
