@@ -7,6 +7,9 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+# Test processes, each with servers of its own. Most tests wait for leases and polls, not for a CPU.
+TEST_PROCESSES ?= 3
+PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal
 FAULTS_ARGS ?=
 # The images run this version; the locks must be resolved by the same one.
 LOCK_PYTHON ?= python3.13
@@ -51,13 +54,13 @@ up: venv
 	@$(BIN)/python -m dev.stack
 
 test: venv
-	$(BIN)/python -m pytest -m 'not long' $(PYTEST_ARGS)
+	$(PYTEST) -m 'not long' $(PYTEST_ARGS)
 
 test-long: venv
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
-	CHOT_TEST_SQS_EMULATOR=moto $(BIN)/python -m pytest -m 'not long' $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+	CHOT_TEST_SQS_EMULATOR=moto $(PYTEST) -m 'not long' $(PYTEST_ARGS)
 	if [ -d $(DEBIAN_POSTGRES) ]; then CHOT_TEST_POSTGRES_BIN=$(DEBIAN_POSTGRES) \
-	    $(BIN)/python -m pytest $(PYTEST_ARGS); \
+	    $(PYTEST) $(PYTEST_ARGS); \
 	else echo 'no PostgreSQL in $(DEBIAN_POSTGRES): second version not tested'; fi
 	if command -v buildah >/dev/null; then $(BIN)/python -m dev.images_check; \
 	else echo 'no buildah: images not tested'; fi

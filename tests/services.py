@@ -154,7 +154,9 @@ class DatabaseServer:
         self._finish_clone = self._admin.read(GRANTS_ON_DATABASE.format(name=self._template.name))
         if self._address.password:
             quoted = unquote(self._address.password).replace("'", "''")
-            self._admin.execute(*(f"ALTER ROLE {role} PASSWORD '{quoted}'" for role in ROLES))
+            give = [f"ALTER ROLE {role} PASSWORD '{quoted}'" for role in ROLES]
+            # Roles belong to the cluster, and other sessions may be at the same point.
+            self._admin.execute("; ".join(["SELECT pg_advisory_xact_lock(1)", *give]))
 
     def create(self) -> Database:
         """Return a fresh migrated database."""
