@@ -21,8 +21,9 @@ EVERY_DAY = settings(
 LONG = settings(EVERY_DAY, max_examples=1500, stateful_step_count=60)
 
 
-# Chosen because its sequences reach what follows; whoever changes the rules looks for another.
-SEED = 1
+# The first sequences that are tried; others follow only when these reach too little of what the
+# platform does, as after a change to the rules, or of Hypothesis itself.
+SEED, SEEDS = 1, 4
 REACHED = frozenset(
     {
         "commit: won",
@@ -37,6 +38,10 @@ REACHED = frozenset(
         "cleaned up",
         "redrive: Redriven",
         "cancelled while running",
+        "in doubt: it was committed",
+        "fenced: rolled back behind others",
+        "submit: busy",
+        "a race was won",
     }
 )
 
@@ -61,9 +66,12 @@ def run(world: World, chosen: settings, number: int | None = None) -> None:
 
 def test_any_sequence_of_steps_keeps_the_protocol(world: World) -> None:
     """The same sequences every day, and they reach what is worth reaching."""
-    run(world, EVERY_DAY, SEED)
+    for number in range(SEED, SEED + SEEDS):
+        run(world, EVERY_DAY, number)
+        if world.seen.keys() >= REACHED:
+            return
     missed = REACHED - world.seen.keys()
-    assert not missed, f"these sequences prove less than they say: {missed} was never reached"
+    pytest.fail(f"these sequences prove less than they say: {missed} was never reached")
 
 
 @pytest.mark.long
