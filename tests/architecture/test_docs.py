@@ -1,0 +1,61 @@
+"""The pages say what is there: names, commands, exit codes, pages; a renamed one takes them along."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from shared.cli import COMMANDS
+from shared.cli.exits import Exit
+from shared.types import ClaimedJob, Lease
+from worker.context import JobContext
+from worker.fence import FencedTransaction
+
+DOCS = Path(__file__).parents[2] / "docs"
+KINDS = (DOCS / "kinds.md").read_text()
+CLI = (DOCS / "cli.md").read_text()
+
+
+def rows_of(page: str, start: str) -> list[list[str]]:
+    """The cells of the table's rows whose first cell begins so."""
+    rows = [line.replace("\\|", "/").split("|")[1:-1] for line in page.splitlines()]
+    return [
+        [cell.strip() for cell in row] for row in rows if row and row[0].strip().startswith(start)
+    ]
+
+
+def names_of(kind: type) -> set[str]:
+    return set(dir(kind)) | {each.name for each in fields(kind)}
+
+
+def test_a_handlers_context_has_every_name_that_the_page_gives_it() -> None:
+    text = KINDS.partition("## The handler")[2]
+    used = set(re.findall(r"\bcontext\.(\w+)", text))
+    assert len(used) >= 9
+    assert used <= names_of(JobContext)
+    assert set(re.findall(r"\btx\.(\w+)", text)) <= names_of(FencedTransaction)
+
+
+def test_a_job_and_its_lease_have_the_fields_that_the_page_lists() -> None:
+    """Each name in its row stands on the object whose row it is."""
+    for row, kind in (("`context.job`", ClaimedJob), ("`context.lease`", Lease)):
+        ((_, said),) = rows_of(KINDS, row)
+        listed = set(re.findall(r"`(\w+)`", said))
+        assert listed
+        assert listed <= {each.name for each in fields(kind)}, row
+
+
+def test_every_command_is_on_its_page() -> None:
+    listed = {
+        name for row in rows_of(CLI, "`chot ") for name in re.findall(r"`chot ([\w-]+)", row[0])
+    }
+    assert listed == set(COMMANDS)
+
+
+def test_every_exit_code_is_on_its_page() -> None:
+    listed = {int(row[0]) for row in rows_of(CLI, "") if row[0].isdigit()}
+    assert listed == set(Exit)
+
+
+def test_every_page_is_in_the_list_of_pages() -> None:
+    listed = set(re.findall(r"\((\w[\w-]*\.md)\)", (DOCS / "README.md").read_text()))
+    assert listed == {page.name for page in DOCS.glob("*.md")} - {"README.md"}
