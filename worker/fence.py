@@ -163,9 +163,16 @@ async def _ends(task: "asyncio.Future[None]", seconds: float) -> bool:
     """True when the commit answered well within the time; a later failure of it is not missed."""
     done, _ = await asyncio.wait({task}, timeout=seconds)
     if not done:
+        task.add_done_callback(_look_at)
         task.cancel()
         return False
     return task.exception() is None
+
+
+def _look_at(task: "asyncio.Future[None]") -> None:
+    """Nobody waits for it any more; unseen, its error would be shouted into the log."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _was_committed(engine: AsyncEngine, held: HeldLease, timing: LeaseTiming) -> bool:
