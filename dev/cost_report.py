@@ -15,7 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 class StoreRow:
     """One store over the period: quantities in base units, values in the company's currency.
 
-    `incoming` and `outgoing` include transfers; `averaging` is what the common price of the pool
+    `incoming` and `outgoing` include transfers between stores, which `transfer_in` and
+    `transfer_out` show apart; `averaging` is what the common price of the pool
     moved between its stores, and adds up to nothing over a pool. opening + incoming + averaging
     = outgoing + closing.
     """
@@ -33,6 +34,10 @@ class StoreRow:
     v_averaging: Decimal
     q_closing: Decimal
     v_closing: Decimal
+    q_transfer_in: Decimal
+    v_transfer_in: Decimal
+    q_transfer_out: Decimal
+    v_transfer_out: Decimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +113,11 @@ STORE_ROWS = text("""
            trim_scale(sum(b.v_out + b.v_transfer_out) / c.unit) AS v_outgoing,
            trim_scale(sum(b.v_averaging) / c.unit) AS v_averaging,
            trim_scale(sum(b.q_closing / u.unit)) AS q_closing,
-           trim_scale(sum(b.v_closing) / c.unit) AS v_closing
+           trim_scale(sum(b.v_closing) / c.unit) AS v_closing,
+           trim_scale(sum(b.q_transfer_in / u.unit)) AS q_transfer_in,
+           trim_scale(sum(b.v_transfer_in) / c.unit) AS v_transfer_in,
+           trim_scale(sum(b.q_transfer_out / u.unit)) AS q_transfer_out,
+           trim_scale(sum(b.v_transfer_out) / c.unit) AS v_transfer_out
       FROM books.store_balances b
       JOIN books.cost_runs r ON r.id = b.run_id
       JOIN books.stores s ON s.company = r.company AND s.code = b.store
@@ -201,15 +210,22 @@ PROOF = text("""
                count(*) FILTER (WHERE q_closing = 0 AND v_closing <> 0) AS empty_with_value
           FROM books.pool_results WHERE run_id = :run_id),
     stores AS (
-        SELECT coalesce(sum(v_closing), 0) AS closing, coalesce(sum(v_averaging), 0) AS averaging
+        SELECT coalesce(sum(v_closing), 0) AS closing, coalesce(sum(v_averaging), 0) AS averaging,
+               coalesce(sum(CAST(v_opening AS numeric) + v_in), 0) AS incoming,
+               coalesce(sum(v_transfer_in), 0) AS transfer_in,
+               coalesce(sum(v_transfer_out), 0) AS transfer_out
           FROM books.store_balances WHERE run_id = :run_id)
     SELECT known.value + carried.value AS ledger_known, pools.known, pools.incoming,
            pools.outgoing, lines.issue AS line_issue, pools.issue, stores.closing AS store_closing,
-           pools.closing, stores.averaging, r.v_rounding, r.v_closing, pools.pools,
+           pools.closing, stores.averaging, stores.incoming AS store_incoming,
+           stores.transfer_in, stores.transfer_out, r.v_rounding, r.v_closing, pools.pools,
            pools.unbalanced, pools.empty_with_value,
            power(CAST(10 AS numeric), c.minor_digits) AS unit
       FROM known, carried, lines, pools, stores, run r
       JOIN books.companies c ON c.code = r.company""")
+
+
+OPENING_AND_IN = "the total row's opening + in"
 
 
 async def conservation(conn: AsyncConnection, run_id: int) -> Conservation:
@@ -221,12 +237,20 @@ async def conservation(conn: AsyncConnection, run_id: int) -> Conservation:
 
     return Conservation(
         balances=(
-            balance("opening and receipts: the ledger = the results", row.ledger_known, row.known),
-            balance("value in = value out + closing", row.incoming, row.outgoing),
-            balance("cost of sales: the lines = the results", row.line_issue, row.issue),
-            balance("closing: the stores = the pools", row.store_closing, row.closing),
-            balance("closing: the pools = the run", row.closing, row.v_closing),
-            balance("averaging between stores = what was rounded", -row.averaging, row.v_rounding),
+            balance(
+                "opening stock and purchases: as booked = as costed", row.ledger_known, row.known
+            ),
+            balance(f"{OPENING_AND_IN} = what the pools took in", row.store_incoming, row.incoming),
+            balance("all that came in = all that went out + closing", row.incoming, row.outgoing),
+            balance("cost of sales: its lines = its total", row.line_issue, row.issue),
+            balance(
+                "transfers: what left stores = what reached stores",
+                row.transfer_out,
+                row.transfer_in,
+            ),
+            balance("closing stock: the stores = the pools", row.store_closing, row.closing),
+            balance("closing stock: the pools = the run", row.closing, row.v_closing),
+            balance("averaging adds up to the rounding alone", -row.averaging, row.v_rounding),
         ),
         pools=row.pools,
         pools_unbalanced=row.unbalanced,

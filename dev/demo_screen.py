@@ -1,8 +1,7 @@
 """How the demo looks: steps and the bar on stderr, the result on stdout."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import groupby
 from time import monotonic
@@ -17,21 +16,35 @@ from dev.sample_company import SampleSummary
 from shared.cli import show
 from shared.cli.jobs import attempts_table
 
-WIDTH = 132  # the widest table; a narrower terminal wraps it rather than cutting numbers off
-STORES = "nhập – xuất – tồn (stock by store): SL = quantity in base units, values in đồng"
+WIDTH = 148  # the widest table; a narrower terminal wraps it rather than cutting numbers off
+STORES = "nhập – xuất – tồn / stock by store, values in đồng"
 COLUMNS = (
-    "cửa hàng (store)",
-    "tồn đầu kỳ\n(opening) SL#",
-    "\ngiá trị#",
-    "nhập\n(in) SL#",
-    "\ngiá trị#",
-    "xuất\n(out) SL#",
-    "\ngiá trị#",
-    "bình quân\n(averaging)#",
-    "tồn cuối kỳ\n(closing) SL#",
-    "\ngiá trị#",
+    "cửa hàng\nstore",
+    "SL đầu kỳ\nopening qty#",
+    "tồn đầu kỳ\nopening value#",
+    "SL nhập\nin qty#",
+    "nhập\nin value#",
+    "SL xuất\nout qty#",
+    "xuất\nout value#",
+    "bình quân\naveraging#",
+    "SL cuối kỳ\nclosing qty#",
+    "tồn cuối kỳ\nclosing value#",
 )
-NUMBERS = tuple(each.name for each in fields(StoreRow) if each.name.startswith(("q_", "v_")))
+# As the columns stand; averaging has a value only.
+NUMBERS = (
+    ("q_opening", "v_opening"),
+    ("q_incoming", "v_incoming"),
+    ("q_outgoing", "v_outgoing"),
+    ("", "v_averaging"),
+    ("q_closing", "v_closing"),
+)
+TRANSFERS = {"v_incoming": "v_transfer_in", "v_outgoing": "v_transfer_out"}
+NOTES = (
+    "transfers   goods that moved between stores of a brand: in and out for the store, neither for",
+    "            the brand, so each brand's total leaves them out",
+    "averaging   all stores of a brand share one price: the value that this moved between them",
+    "qty         each item in its own unit (kg, pieces, …): not added up beyond the store",
+)
 
 
 class DemoScreen:
@@ -65,7 +78,9 @@ class DemoScreen:
 
     def result(self, job: dict[str, Any], takeover: Takeover, proof: Proof) -> None:
         """Show what the run has left behind: stores, attempts, takeover, proof."""
-        for part in (_stores_table(proof.stores), attempts_table(job["attempts"]), _proof(proof)):
+        notes = "\n".join(NOTES)
+        attempts = attempts_table(job["attempts"])
+        for part in (stores_table(proof.stores), notes, attempts, _proof(proof)):
             self._out.print()
             self._out.print(part)
         counted, before, after = proof.coverage, takeover.killed, takeover.taken
@@ -89,19 +104,52 @@ class DemoScreen:
         )
 
 
-def _stores_table(stores: Sequence[StoreRow]) -> Table:
+def stores_table(stores: Sequence[StoreRow]) -> Table:
+    """Every column adds up as it stands: stores less transfers are the brand, brands the total."""
     made = show.table(STORES, COLUMNS, [])
+    places = max(_places(getattr(row, q)) for row in stores for q, _ in NUMBERS if q)
     for brand, group in groupby(stores, key=lambda row: row.brand):
         rows = list(group)
         for row in rows:
-            made.add_row(*_cells(row.store, [row]))
-        made.add_row(*_cells(f"{brand}: {len(rows)} stores", rows), style="dim")
-    made.add_row(*_cells(f"tổng cộng: {len(stores)} (total)", stores), style="bold")
+            made.add_row(row.store, *_store_cells(row, places))
+        made.add_row(f"{brand} less transfers", *_total_cells(_less_transfers(rows)), style="dim")
+        made.add_row(f"{brand}: {len(rows)} stores", *_total_cells(net_totals(rows)), style="dim")
+    made.add_row(
+        f"tổng cộng / total: {len(stores)}", *_total_cells(net_totals(stores)), style="bold"
+    )
     return made
 
 
-def _cells(name: str, rows: Sequence[StoreRow]) -> list[str]:
-    return [name, *(_shown(sum(getattr(row, number) for row in rows)) for number in NUMBERS)]
+def net_totals(rows: Sequence[StoreRow]) -> dict[str, Decimal]:
+    """Each value summed, without transfers between the stores: what came from outside, and left."""
+    less = _less_transfers(rows)
+    return {v: sum((getattr(row, v) for row in rows), less[v]) for _, v in NUMBERS}
+
+
+def _less_transfers(rows: Sequence[StoreRow]) -> dict[str, Decimal]:
+    moved = {
+        v: sum((getattr(row, name) for row in rows), Decimal()) for v, name in TRANSFERS.items()
+    }
+    return {v: -moved.get(v, Decimal()) for _, v in NUMBERS}
+
+
+def _store_cells(row: StoreRow, places: int) -> Iterator[str]:
+    for q, v in NUMBERS:
+        if q:
+            yield f"{getattr(row, q):,.{places}f}"
+        yield _shown(getattr(row, v))
+
+
+def _total_cells(values: Mapping[str, Decimal]) -> Iterator[str]:
+    for q, v in NUMBERS:
+        if q:
+            yield ""
+        yield _shown(values[v]) if values[v] else "0"
+
+
+def _places(value: Decimal) -> int:
+    exponent = value.as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
 def _shown(value: Decimal | int) -> str:
@@ -113,5 +161,6 @@ def _proof(proof: Proof) -> Table:
         (balance.what, _shown(balance.left), "=" if balance.holds else "≠", _shown(balance.right))
         for balance in proof.conservation.balances
     ]
-    title = f"conservation, to the last đồng, in {proof.conservation.pools:,} cost pools"
+    pools = f"{proof.conservation.pools:,} cost pools (one for each item of each brand)"
+    title = f"conservation, to the last đồng, in {pools}"
     return show.table(title, ("value", "left#", "", "right#"), rows)

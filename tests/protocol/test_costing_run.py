@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from dev.cost_report import active_run, conservation, coverage, store_rows
+from dev.cost_report import OPENING_AND_IN, active_run, conservation, coverage, store_rows
+from dev.demo_screen import net_totals
 from dev.sample_company import load_sample
 from shared.errors import LeaseLost, PermanentError, Yield
 from tests.costing_books import FEBRUARY, JANUARY, Books, open_books
@@ -353,8 +354,13 @@ async def test_the_sample_company_is_costed_whole_and_proves_it(books: Books) ->
         assert run_id is not None
         assert run_id == result["run_id"]
         assert (await coverage(conn, run_id)).exact
-        assert (await conservation(conn, run_id)).holds
+        proof = await conservation(conn, run_id)
         rows = await store_rows(conn, run_id)
+    assert proof.holds
+    (shown,) = (each for each in proof.balances if each.what.startswith(OPENING_AND_IN))
+    total = net_totals(rows)
+    assert total["v_opening"] + total["v_incoming"] == shown.left
+    assert sum(row.v_transfer_in for row in rows) > 0
     assert len(rows) == summary.stores
     assert all(
         row.v_opening + row.v_incoming + row.v_averaging == row.v_outgoing + row.v_closing
