@@ -4,9 +4,11 @@ import argparse
 import asyncio
 import json
 import os
+import secrets
 import shlex
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from dev.processes import StartFailed, is_listening
@@ -19,36 +21,38 @@ SAMPLE_MOVEMENTS = 20_000
 
 def main(argv: list[str] | None = None) -> None:
     """Run a stack in the foreground; exit 0 after Ctrl-C or SIGTERM, 1 when it cannot start."""
-    asked = _parser().parse_args(argv)
-    sys.exit(asyncio.run(_run(_config(asked), as_json=asked.json)))
+    asked = parser().parse_args(argv)
+    sys.exit(asyncio.run(_run(config_of(asked), as_json=asked.json)))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The options of `chot dev`."""
+    made = argparse.ArgumentParser(
         prog="chot dev", description="Everything on this machine, until Ctrl-C."
     )
-    parser.add_argument("--workers", type=int, default=2, metavar="N")
-    parser.add_argument("--api", type=int, default=1, metavar="N", help="api processes")
-    parser.add_argument(
+    made.add_argument("--workers", type=int, default=2, metavar="N")
+    made.add_argument("--api", type=int, default=1, metavar="N", help="api processes")
+    made.add_argument(
         "--port", type=int, metavar="P", help=f"of the first api (default {USUAL_PORT} if free)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--movements",
         type=int,
         default=SAMPLE_MOVEMENTS,
         metavar="N",
         help="size of the sample company",
     )
-    parser.add_argument("--no-sample", action="store_true", help="start with empty books")
-    parser.add_argument("--fresh", action="store_true", help="delete the data of earlier runs")
-    parser.add_argument(
+    made.add_argument("--no-sample", action="store_true", help="start with empty books")
+    made.add_argument("--fresh", action="store_true", help="delete the data of earlier runs")
+    made.add_argument(
         "--home", type=Path, default=Path(".chot"), help="data and logs (default .chot)"
     )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON when ready")
-    return parser
+    made.add_argument("--json", action="store_true", help="print one line of JSON when ready")
+    return made
 
 
-def _config(asked: argparse.Namespace) -> StackConfig:
+def config_of(asked: argparse.Namespace) -> StackConfig:
+    """The stack that was asked for; its token is CHOT_TOKEN, or that of the last run."""
     usual = 0 if is_listening(USUAL_PORT) else USUAL_PORT
     return StackConfig(
         home=asked.home.absolute(),
@@ -57,7 +61,18 @@ def _config(asked: argparse.Namespace) -> StackConfig:
         port=asked.port if asked.port is not None else usual,
         movements=0 if asked.no_sample else asked.movements,
         fresh=asked.fresh,
+        token=os.environ.get("CHOT_TOKEN") or _kept_token(asked.home.absolute()),
     )
+
+
+def _kept_token(home: Path) -> str:
+    """The token of earlier runs, for its owner only: what a terminal has exported stays good."""
+    kept = home / "token"
+    if not kept.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        kept.touch(mode=0o600)
+        kept.write_text(secrets.token_urlsafe(24))
+    return kept.read_text().strip()
 
 
 async def _run(config: StackConfig, *, as_json: bool) -> int:
@@ -69,9 +84,11 @@ async def _run(config: StackConfig, *, as_json: bool) -> int:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             await starting
-            print(json.dumps(stack.describe()) if as_json else _block(stack), flush=True)
+            print(
+                json.dumps(stack.describe()) if as_json else block_of(stack.describe()), flush=True
+            )
             await stopping
-        print("stopping", file=sys.stderr, flush=True)
+        print("stopping: workers hand their jobs back first", file=sys.stderr, flush=True)
     except StartFailed as failure:
         print(f"chot dev: {failure}", file=sys.stderr)
         return 1
@@ -98,10 +115,9 @@ def _listen_for_signals() -> asyncio.Event:
     return asked
 
 
-def _block(stack: Stack) -> str:
-    about = stack.describe()
-    workers = ", ".join(str(worker.pid) for worker in stack.workers)
-    token = shlex.quote(stack.config.token)
+def block_of(described: Mapping[str, object]) -> str:
+    """What `chot dev` prints when all is up, of what Stack.describe() says; fit to be pasted."""
+    about = {name: shlex.quote(str(value)) for name, value in described.items()}
     return f"""
 Chốt is running. Ctrl-C stops everything.
 
@@ -109,10 +125,15 @@ Chốt is running. Ctrl-C stops everything.
   docs      {about["docs_url"]}
   database  {about["database_url"]}
   sqs       {about["sqs_endpoint"]}
-  workers   {len(stack.workers)} (pid {workers})
+  workers   pid {described["worker_pids"]}
   logs      {about["logs"]}
 
 In another terminal:
-  export CHOT_API_URL={about["api_url"]} CHOT_TOKEN={token}
+  export CHOT_API_URL={about["api_url"]} CHOT_TOKEN={about["token"]}
   chot list
+
+For `chot config`, and for `chot doctor`, `chot migrate` and psql as the database's owner:
+  export CHOT_DATABASE_URL={about["app_database_url"]}
+  export CHOT_MIGRATE_DATABASE_URL={about["database_url"]}
+  psql "$CHOT_MIGRATE_DATABASE_URL"
 """

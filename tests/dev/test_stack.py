@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from dev.processes import poll_until
+from dev.stack_cli import block_of, config_of, parser
 from tests.dev.test_processes import gone
 from tests.services import ROOT
 
@@ -64,6 +65,44 @@ def chot_dev(home: Path, *options: str) -> Iterator[RunningStack]:
             yield RunningStack(process=process, about=json.loads(line), home=home)
         finally:
             process.kill()
+
+
+def test_a_token_stays_good_for_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal's export survives a restart; a token of one's own is taken; nobody else reads it."""
+    monkeypatch.delenv("CHOT_TOKEN", raising=False)
+    asked = parser().parse_args(["--home", str(tmp_path / "home")])
+    first, second = config_of(asked), config_of(asked)
+    assert first.token == second.token
+    assert len(first.token) > 20
+    assert (tmp_path / "home" / "token").stat().st_mode & 0o777 == 0o600
+    monkeypatch.setenv("CHOT_TOKEN", "mine")
+    assert config_of(asked).token == "mine"  # noqa: S105 - of a test
+
+
+def test_what_is_printed_can_be_pasted() -> None:
+    """Exports for chot, doctor, config and psql, whatever a path or a token consists of."""
+    about: dict[str, object] = {
+        "api_url": "http://127.0.0.1:8000",
+        "docs_url": "http://127.0.0.1:8000/docs",
+        "database_url": "postgresql://postgres@/chot?host=/a b",
+        "app_database_url": "postgresql://chot_app@/chot?host=/a b",
+        "sqs_endpoint": "http://127.0.0.1:9324",
+        "worker_pids": [1, 2],
+        "logs": "/a b/logs",
+        "token": "it's",
+    }
+    script = "".join(
+        line.strip() + "\n"
+        for line in block_of(about).splitlines()
+        if line.strip().startswith("export ")
+    )
+    shown = 'printf "%s\\n" "$CHOT_TOKEN" "$CHOT_DATABASE_URL" "$CHOT_MIGRATE_DATABASE_URL"'
+    done = subprocess.run(
+        ["/bin/sh", "-euc", script + shown], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["it's", about["app_database_url"], about["database_url"]]
 
 
 def test_everything_is_up_when_the_line_is_printed_and_gone_after_ctrl_c(home: Path) -> None:
