@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.services import Database
@@ -16,6 +16,9 @@ EVERY_DAY = settings(
     deadline=None,
     database=None,
     print_blob=True,
+    report_multiple_bugs=False,
+    # To explain a failure takes many more runs than to shrink it, and its steps say more.
+    phases=(Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),
 )
 LONG = settings(EVERY_DAY, max_examples=1500, stateful_step_count=60)
