@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from time import monotonic
 
-from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidRequestError
+from sqlalchemy.exc import ArgumentError, InvalidRequestError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.database import open_engine
@@ -325,11 +325,19 @@ class Worker:
         """Reserve the queue for a job that runs alone, and stop receiving; False: not now."""
         if self._alone is not None or self._draining.is_set():
             return False
-        async with self._runner.engines.auto.connect() as conn:
-            lease = self._timing.lease
-            if not await reserve_alone(conn, receiver.queue, self._worker_id, lease):
-                return False
+        # Before anything is awaited: two receivers that both got here would wait for each other
+        # for ever, under reservations that the heartbeat keeps alive.
         self._alone = job_id
+        reserved = False
+        try:
+            async with self._runner.engines.auto.connect() as conn:
+                lease = self._timing.lease
+                reserved = await reserve_alone(conn, receiver.queue, self._worker_id, lease)
+        finally:
+            if not reserved:
+                self._alone = None
+        if not reserved:
+            return False
         self._presence.state = "alone"
         for each in self._receivers:
             each.hold_back(on=True)
@@ -349,7 +357,7 @@ class Worker:
             if claimed:
                 receiver.slot_taken()
                 await self._attempt(receiver, claimed[0])
-        except DBAPIError as error:
+        except SQLAlchemyError as error:
             log.warning("alone.failed", job_id=str(job_id), error=str(error))
         finally:
             await self._leave_alone(receiver, job_id)
@@ -365,10 +373,11 @@ class Worker:
         try:
             async with self._runner.engines.auto.connect() as conn:
                 await free_alone(conn, receiver.queue, self._worker_id, job_id)
-        except DBAPIError as error:  # it expires by itself
+        except SQLAlchemyError as error:  # it expires by itself
             log.warning("alone.not_freed", error=str(error))
-        self._relay.wake()
-        self._alone = None
-        self._presence.state = "draining" if self._draining.is_set() else "working"
-        for each in self._receivers:
-            each.hold_back(on=False)
+        finally:
+            self._relay.wake()
+            self._alone = None
+            self._presence.state = "draining" if self._draining.is_set() else "working"
+            for each in self._receivers:
+                each.hold_back(on=False)
