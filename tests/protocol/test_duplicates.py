@@ -25,7 +25,7 @@ from tests.factories import (
     submitted,
 )
 from tests.protocol.exits import leave
-from tests.protocol.sessions import until_waiting
+from tests.protocol.sessions import driver_session, until_waiting
 from tests.services import Database
 from worker.claim import claim_jobs, read_input
 from worker.fence import fenced_transaction
@@ -108,6 +108,41 @@ async def test_a_twin_that_ends_while_it_is_waited_for_is_replaced(probes: Async
         await owner.commit()
     answer = await submit
     assert answer.created
+    assert answer.job_id != held.lease.job_id
+
+
+HOLD_STILL = (
+    """CREATE FUNCTION probe.hold_still() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+           IF current_setting('application_name') = 'held still' THEN
+               PERFORM pg_advisory_xact_lock_shared(7);
+           END IF;
+           RETURN NULL;
+       END $$""",
+    # A statement's trigger fires for an INSERT that inserted nothing, too.
+    """CREATE TRIGGER hold_still AFTER INSERT ON chot.jobs
+       FOR EACH STATEMENT EXECUTE FUNCTION probe.hold_still()""",
+)
+
+
+@pytest.mark.parametrize("kind", ["probe.write", "probe.follow"])
+async def test_a_twin_that_ends_between_insert_and_look_is_replaced(
+    probes: AsyncEngine, owner_engine: AsyncEngine, database: Database, kind: str
+) -> None:
+    """The INSERT has met an active twin; the look that follows finds none. It starts again."""
+    for statement in HOLD_STILL:
+        await execute(owner_engine, statement)
+    held = await claimed_job(probes, kind=kind, number=1)
+    still = open_engine(database.app_url, pool_size=1, application_name="held still")
+    async with driver_session(database.app_url) as holder:
+        await holder.execute("SELECT pg_advisory_lock(7)")
+        submit = asyncio.create_task(submitted(still, kind, number=1))
+        await until_waiting(probes)
+        await leave(probes, held, "complete")
+        await holder.execute("SELECT pg_advisory_unlock(7)")
+        answer = await submit
+    await still.dispose()
+    assert (answer.created, answer.duplicate) == (True, None)
     assert answer.job_id != held.lease.job_id
 
 

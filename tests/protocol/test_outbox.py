@@ -230,6 +230,18 @@ async def test_two_relays_never_take_one_row(probes: AsyncEngine) -> None:
     assert await waiting(probes) == []
 
 
+async def test_rows_that_are_being_taken_are_passed_over(probes: AsyncEngine) -> None:
+    """The other relay's take has not committed: nobody waits for it, nobody takes them again."""
+    for _ in range(4):
+        await make_job(probes)
+    async with probes.begin() as conn, autocommit(probes).connect() as other:
+        first = {row.id for row in await take_due(conn, uuid4(), most=2)}
+        async with asyncio.timeout(1.5):
+            second = {row.id for row in await take_due(other, uuid4())}
+    assert len(first) == len(second) == 2
+    assert first.isdisjoint(second)
+
+
 async def test_a_late_answer_of_an_older_take_deletes_nothing(probes: AsyncEngine) -> None:
     """The row has been taken again since: only the newer token may end it."""
     await make_job(probes)
