@@ -21,7 +21,7 @@ EVERY_DAY = settings(
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),
 )
-LONG = settings(EVERY_DAY, max_examples=1500, stateful_step_count=60)
+LONG = settings(EVERY_DAY, max_examples=600, stateful_step_count=50)
 
 
 # The first sequences that are tried; others follow only when these reach too little of what the
