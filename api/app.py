@@ -11,13 +11,14 @@ from starlette.responses import Response
 
 from api.access_log import AccessLog
 from api.background import background_loops
+from api.description import DescribedApi
 from api.dropping import Dropping
 from api.failures import failure_problem, http_problem, request_problem
 from api.gate import Gate, facts_of
 from api.problems import Problem, ProblemRaised, field_problem, problem_response
 from api.queries import refuse_ambiguous
 from api.resources import open_resources
-from api.routes import dead_letters, health, jobs, queues
+from api.routes import dead_letters, docs, health, jobs, queues
 from api.settings import ApiSettings, load_settings
 from api.strict_json import Malformed
 from shared.database import DATABASE_ERRORS
@@ -43,12 +44,14 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
             app.state.resources = resources
             yield
 
-    app = FastAPI(
+    app = DescribedApi(
         title="Chốt",
         description=DESCRIPTION,
         version="1",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,  # the framework's pages load scripts from elsewhere; ours is api/routes/docs
+        redoc_url=None,
     )
     # The scheme is for readers of /docs; the gate itself compares the token.
     bearer = Security(HTTPBearer(auto_error=False))
@@ -57,6 +60,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         secured.include_router(routes.router)
     app.include_router(secured)
     app.include_router(health.router)
+    app.include_router(docs.router)
     _map_errors(app)
     app.add_middleware(Gate, settings=chosen)
     app.add_middleware(Dropping)

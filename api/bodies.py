@@ -48,8 +48,8 @@ class SubmitBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     kind: Code = Field(examples=["costing.run"])
-    company: Code = Field(examples=["ACME"])
-    brand: Code | None = Field(None, examples=["RED"])
+    company: Code = Field(examples=["SAMPLE"])
+    brand: Code | None = Field(None, examples=["LUA"])
     payload: dict[str, Any] = Field(description="what the kind's model asks for, at most 256 KiB")
     run_at: Annotated[datetime | None, BeforeValidator(parse_instant)] = Field(
         None, description="not before this instant; an offset is required"

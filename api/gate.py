@@ -1,7 +1,7 @@
 """The gate: what is judged by bytes and principal alone, before any route sees the request.
 
-Order: size as announced, then authentication. Health and the description ask for no token: they
-hold no data, and a browser that opens /docs cannot send one.
+Order: size as announced, then authentication. Health asks for no token, and the description asks
+for none where CHOT_DOCS_PUBLIC is set: a browser that opens /docs cannot send one.
 """
 
 import hmac
@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.problems import Problem, ProblemRaised, problem_response
 from api.settings import BODY_LIMIT_BYTES, ApiSettings
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+DESCRIPTION_PATHS = frozenset({"/docs", "/openapi.json"})
 ACCOUNT = "api"  # who holds the deployment's one token, and whoever asks where there is none
 FACTS = "chot.facts"
 
@@ -41,6 +42,7 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
         self._app = app
         token = settings.token
+        self._open_paths = OPEN_PATHS | (DESCRIPTION_PATHS if settings.docs_public else set())
         self._token = None if token is None else token.get_secret_value().encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,7 +59,7 @@ class Gate:
         announced = request.headers.get("content-length", "")
         if announced.isdigit() and int(announced[:20]) > BODY_LIMIT_BYTES:
             return too_large()
-        if self._token is None or request.url.path in OPEN_PATHS:
+        if self._token is None or request.url.path in self._open_paths:
             return None
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         known = hmac.compare_digest(given.strip().encode("latin-1"), self._token)

@@ -55,5 +55,5 @@ def _seconds(value: object) -> object:
     return value
 
 
-Limit = Annotated[int, BeforeValidator(_digits), Field(ge=1, le=LIMIT_MAX)]
-WaitSeconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=30)]
+Limit = Annotated[int, Field(ge=1, le=LIMIT_MAX), BeforeValidator(_digits)]
+WaitSeconds = Annotated[float, Field(ge=0, le=30), BeforeValidator(_seconds)]

@@ -17,6 +17,7 @@ class ApiSettings(SharedSettings):
     api_host: str = "127.0.0.1"
     api_port: int = Field(8000, ge=0, le=65_535)
     token: SecretStr | None = Field(None, description="bearer token; none means loopback only")
+    docs_public: bool = Field(False, description="/docs and /openapi.json ask for no token")
     api_pool_size: int = Field(10, ge=2, le=200)
     api_lock_timeout_seconds: float | None = Field(None, gt=0, description="of one request")
     api_command_timeout_seconds: float = Field(10.0, gt=0, le=300)

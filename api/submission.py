@@ -26,6 +26,7 @@ from shared.kinds import Kind
 
 # What chot.enqueue() may still refuse although the body passed here.
 REFUSALS = {"company": "unknown-company", "brand": "unknown-brand", "kind": "unknown-kind"}
+MOST_KINDS_TOLD = 20
 UNKNOWN = frozenset({"CH001", "CH005"})
 
 
@@ -51,7 +52,8 @@ def check_submit(
         return validation_problem(error)
     kind = kinds.get(body.kind)
     if kind is None:
-        return field_problem("unknown-kind", "kind", "is none of the known kinds", body.kind)
+        rule = f"is none of the kinds this api knows: {', '.join(sorted(kinds)[:MOST_KINDS_TOLD])}"
+        return field_problem("unknown-kind", "kind", rule, body.kind)
     problem = payload_problem(kind, to_json(raw["payload"]))
     if problem is not None:
         return problem

@@ -85,5 +85,6 @@ def child_environment(config: StackConfig, urls: DatabaseUrls, sqs_endpoint: str
         "CHOT_QUEUE_PREFIX": config.queue_prefix,
         "CHOT_API_HOST": "127.0.0.1",
         "CHOT_TOKEN": config.token,
+        "CHOT_DOCS_PUBLIC": "true",  # or the printed address of /docs would open in no browser
     }
     return {**base_environment(config), **aws_environment(sqs_endpoint), **ours, **config.env}

@@ -13,6 +13,7 @@ from api.actions import redrive_one
 from api.bodies import job_url, show_instant
 from api.cursors import as_number, as_uuid, read_cursor, read_job_cursor, write_cursor
 from api.dependencies import Ready
+from api.description import OF_A_BODY, problems
 from api.gate import read_json_body
 from api.problems import TYPE_BASE, Problem, ProblemRaised, validation_problem
 from api.queries import Limit
@@ -76,7 +77,7 @@ class DeadLetters(BaseModel):
     next_cursor: str | None
 
 
-@router.get("", response_class=Response, responses={200: {"model": DeadLetters}})
+@router.get("", response_class=Response, responses=problems() | {200: {"model": DeadLetters}})
 async def list_dead_letters(
     query: Annotated[DeadLettersQuery, Query()], resources: Ready
 ) -> Response:
@@ -200,7 +201,22 @@ class RedriveReport(BaseModel):
     next_cursor: str | None
 
 
-@router.post("/redrive", response_class=Response, responses={200: {"model": RedriveReport}})
+@router.post(
+    "/redrive",
+    response_class=Response,
+    responses=problems(*OF_A_BODY) | {200: {"model": RedriveReport}},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": RedriveBody.model_json_schema(),
+                    "example": {"kind": "costing.run"},
+                }
+            },
+        }
+    },
+)
 async def redrive(request: Request, resources: Ready) -> Response:
     """Redrive dead jobs, each in a transaction of its own: one that is refused stops no other."""
     raw = parse_object(await read_json_body(request))

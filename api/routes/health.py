@@ -1,8 +1,10 @@
 """Health: /healthz is about the process alone, /readyz about what a submit needs."""
 
 import asyncio
+from typing import Literal
 
 from fastapi import APIRouter, Response
+from pydantic import BaseModel
 from sqlalchemy import text
 
 from api.dependencies import Open
@@ -15,13 +17,31 @@ router = APIRouter(tags=["health"])
 PROBE_SECONDS = 2.0
 
 
-@router.get("/healthz", response_class=Response)
+class Health(BaseModel):
+    """The process serves."""
+
+    status: Literal["ok"]
+
+
+class Readiness(BaseModel):
+    """Whether a submit would be taken, and whether its message would go out."""
+
+    status: Literal["ready", "not ready"]
+    database: str
+    relay: Literal["publishing", "failing"]
+
+
+@router.get("/healthz", response_class=Response, responses={200: {"model": Health}})
 async def healthz() -> Response:
     """200 while the process serves requests; asks neither PostgreSQL nor SQS."""
     return json_response({"status": "ok"})
 
 
-@router.get("/readyz", response_class=Response)
+@router.get(
+    "/readyz",
+    response_class=Response,
+    responses={200: {"model": Readiness}, 503: {"model": Readiness, "description": "Not ready."}},
+)
 async def readyz(resources: Open) -> Response:
     """200 when jobs can be taken. SQS is told but not required: a submit does not touch it."""
     reason = resources.unready or await _database_problem(resources)

@@ -13,6 +13,7 @@ from api.actions import cancelled_view, job_not_found, redrive_one
 from api.bodies import JobSummary, JobView, SubmitAnswer, SubmitBody, job_summary, job_view
 from api.cursors import read_job_cursor, write_cursor
 from api.dependencies import Facts, Ready
+from api.description import OF_A_BODY, problems
 from api.gate import read_json_body
 from api.idempotency import Asked, MalformedKey, parse_key, request_digest
 from api.problems import Problem, ProblemRaised
@@ -28,6 +29,12 @@ from shared.types import TERMINAL, JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 SUBMIT_ROUTE = "/v1/jobs"
+SUBMIT_EXAMPLE = {
+    "kind": "costing.run",
+    "company": "SAMPLE",
+    "brand": "LUA",
+    "payload": {"period": "2026-01"},
+}
 LONGEST_RETRY_AFTER = 60
 POLL_SECONDS = 0.5
 
@@ -36,14 +43,28 @@ POLL_SECONDS = 0.5
     "",
     status_code=202,
     response_class=Response,
-    responses={
+    responses=problems(
+        *OF_A_BODY,
+        "malformed-idempotency-key",
+        "idempotency-key-in-progress",
+        "idempotency-key-reused",
+        "unknown-kind",
+        "unknown-company",
+        "unknown-brand",
+    )
+    | {
         202: {"model": SubmitAnswer, "description": "A new job; poll its status_url."},
         200: {"model": SubmitAnswer, "description": "The same work is active already."},
     },
     openapi_extra={
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": SubmitBody.model_json_schema()}},
+            "content": {
+                "application/json": {
+                    "schema": SubmitBody.model_json_schema(),
+                    "example": SUBMIT_EXAMPLE,
+                }
+            },
         },
         "parameters": [
             {
@@ -108,7 +129,7 @@ class JobPage(BaseModel):
     next_cursor: str | None
 
 
-@router.get("", response_class=Response, responses={200: {"model": JobPage}})
+@router.get("", response_class=Response, responses=problems() | {200: {"model": JobPage}})
 async def list_page(query: Annotated[ListQuery, Query()], resources: Ready) -> Response:
     """List jobs, newest first; paging neither repeats nor skips one while they change."""
     filters: dict[str, Any] = query.model_dump(
@@ -129,7 +150,8 @@ async def list_page(query: Annotated[ListQuery, Query()], resources: Ready) -> R
 @router.get(
     "/{job_id}",
     response_class=Response,
-    responses={200: {"model": JobView}, 304: {"description": "Unchanged since that ETag."}},
+    responses=problems("job-not-found")
+    | {200: {"model": JobView}, 304: {"description": "Unchanged since that ETag."}},
 )
 async def show(
     job_id: UUID,
@@ -171,7 +193,11 @@ def _shown(view: dict[str, Any], due_in: float, known: str) -> Response:
     return Response(content, 200, headers, media_type="application/json")
 
 
-@router.post("/{job_id}/cancel", response_class=Response, responses={200: {"model": JobView}})
+@router.post(
+    "/{job_id}/cancel",
+    response_class=Response,
+    responses=problems("job-not-found", "too-late") | {200: {"model": JobView}},
+)
 async def cancel(job_id: UUID, resources: Ready, facts: Facts) -> Response:
     """Cancel a job: after this answer no effect of it commits. 409 when it has ended already."""
     facts.job_id = str(job_id)
@@ -197,7 +223,10 @@ class RedriveAnswer(BaseModel):
     "/{job_id}/redrive",
     status_code=202,
     response_class=Response,
-    responses={202: {"model": RedriveAnswer}},
+    responses=problems(
+        "job-not-found", "not-dead", "cleanup-pending", "twin-active", "payload-outdated"
+    )
+    | {202: {"model": RedriveAnswer}},
 )
 async def redrive(job_id: UUID, resources: Ready, facts: Facts) -> Response:
     """Put a dead job back to pending with a fresh budget; its history is kept."""

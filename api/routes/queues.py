@@ -5,6 +5,7 @@ from pydantic import BaseModel
 
 from api.bodies import show_instant
 from api.dependencies import Ready
+from api.description import problems
 from api.problems import Problem, ProblemRaised
 from api.resources import Resources
 from api.responses import json_response
@@ -34,14 +35,15 @@ class QueueList(BaseModel):
     queues: list[QueueView]
 
 
-@router.get("/queues", response_class=Response, responses={200: {"model": QueueList}})
+@router.get("/queues", response_class=Response, responses=problems() | {200: {"model": QueueList}})
 async def queues(resources: Ready) -> Response:
     """Show every queue with its depth and the age of its oldest due job."""
     async with resources.reading() as conn:
         rows = await list_queues(conn)
+    # The statement's GREATEST ignores NULL: where nothing is due it says 0.
     body = [
         dict(row)
-        | {"oldest_due_seconds": row["oldest_due_seconds"] and round(row["oldest_due_seconds"], 3)}
+        | {"oldest_due_seconds": round(row["oldest_due_seconds"], 3) if row["due"] else None}
         for row in rows
     ]
     return json_response({"queues": body})
@@ -56,7 +58,9 @@ class PauseAnswer(BaseModel):
 
 
 @router.post(
-    "/queues/{queue}/pause", response_class=Response, responses={200: {"model": PauseAnswer}}
+    "/queues/{queue}/pause",
+    response_class=Response,
+    responses=problems("queue-not-found") | {200: {"model": PauseAnswer}},
 )
 async def pause(queue: str, resources: Ready) -> Response:
     """Stop claims of this queue's jobs; those that run go on. Repeating it changes nothing."""
@@ -68,7 +72,9 @@ async def pause(queue: str, resources: Ready) -> Response:
 
 
 @router.post(
-    "/queues/{queue}/resume", response_class=Response, responses={200: {"model": PauseAnswer}}
+    "/queues/{queue}/resume",
+    response_class=Response,
+    responses=problems("queue-not-found") | {200: {"model": PauseAnswer}},
 )
 async def resume(queue: str, resources: Ready) -> Response:
     """Let the queue's jobs be claimed again; due ones without a message get a new one."""
@@ -122,7 +128,9 @@ class WorkerList(BaseModel):
     workers: list[WorkerView]
 
 
-@router.get("/workers", response_class=Response, responses={200: {"model": WorkerList}})
+@router.get(
+    "/workers", response_class=Response, responses=problems() | {200: {"model": WorkerList}}
+)
 async def workers(resources: Ready) -> Response:
     """Show every worker: where it is, what it knows, its slots, and which jobs it runs."""
     async with resources.reading() as conn:

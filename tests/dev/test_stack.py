@@ -115,6 +115,7 @@ def test_everything_is_up_when_the_line_is_printed_and_gone_after_ctrl_c(home: P
             assert httpx.get(f"{url}/readyz").status_code == httpx.codes.OK
             assert httpx.get(f"{url}/v1/jobs", headers=token).status_code == httpx.codes.OK
             assert httpx.get(f"{url}/v1/jobs").status_code == httpx.codes.UNAUTHORIZED
+        assert httpx.get(stack.about["docs_url"]).status_code == httpx.codes.OK
         pids = stack.pids
         assert len(pids) == 6, "postgres, sqs, two apis, two workers"
         stack.process.send_signal(signal.SIGINT)

@@ -1,6 +1,7 @@
 """What holds for every route: the token, the form of errors, the description of it all."""
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -8,18 +9,20 @@ import pytest
 import structlog
 
 from api.app import create_app
+from api.bodies import SubmitBody
 from api.problems import PROBLEMS
+from api.routes.docs import render_page
 from api.settings import ApiSettings
 from tests.protocol.api.app import client_of, note, post, problem_of, serving, until_ready
 from tests.services import ROOT
 
+SLUG = re.compile(r"`([a-z-]+)`")
+ROUTELESS = {"bad-request", "not-found", "method-not-allowed"}  # no route answers with these
 TOKEN = "a-token-for-tests"  # noqa: S105 - of a test
 
 
-async def test_a_token_guards_everything_but_health_and_description(
-    settings: ApiSettings,
-) -> None:
-    """401 with a challenge, also for what is not there; a browser can open /docs."""
+async def test_a_token_guards_everything_but_health(settings: ApiSettings) -> None:
+    """401 with a challenge, also for what is not there; the right token passes."""
     guarded = ApiSettings.model_validate(settings.model_dump() | {"token": TOKEN})
     async with serving(guarded) as client:
         for headers in (
@@ -29,16 +32,46 @@ async def test_a_token_guards_everything_but_health_and_description(
             {"Authorization": TOKEN},
             {"Authorization": f"Bearer {TOKEN}x"},
         ):
-            for path in ("/v1/jobs", "/v1/workers", "/nowhere", "/healthz/", "/docs/"):
+            for path in ("/v1/jobs", "/docs", "/openapi.json", "/nowhere", "/healthz/"):
                 refused = await client.get(path, headers=headers)
                 problem_of(refused, 401, "unauthorized")
                 assert refused.headers["www-authenticate"].startswith("Bearer")
             problem_of(await post(client, b"{", key='"', headers=headers), 401, "unauthorized")
-        for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
+        for path in ("/healthz", "/readyz"):
             assert (await client.get(path)).status_code == 200
-        assert (await client.get("/openapi.json")).json()["components"]["securitySchemes"]
         known = {"Authorization": f"bearer {TOKEN}"}
         assert (await post(client, note(), headers=known)).status_code == 202
+        assert (await client.get("/docs", headers=known)).status_code == 200
+
+
+async def test_the_description_may_be_open_to_a_browser(settings: ApiSettings) -> None:
+    """CHOT_DOCS_PUBLIC opens these two and nothing else; the page loads nothing, runs nothing."""
+    changed = {"token": TOKEN, "docs_public": True}
+    opened = ApiSettings.model_validate(settings.model_dump() | changed)
+    async with serving(opened) as client:
+        page = await client.get("/docs")
+        described = (await client.get("/openapi.json")).json()
+        for path in ("/v1/jobs", "/docs/", "/redoc"):
+            problem_of(await client.get(path), 401, "unauthorized")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    for path, operations in described["paths"].items():
+        for method in operations:
+            assert f"<code>{method.upper()} {path}</code>" in page.text
+    assert "<script" not in page.text
+    assert "src=" not in page.text
+    assert "http://" not in page.text
+
+
+def test_a_page_of_hostile_texts_stays_a_page() -> None:
+    """Whatever a description holds is text."""
+    hostile = "<script>alert(1)</script>\"'"
+    described = {
+        "info": {"title": hostile, "description": hostile},
+        "paths": {f"/{hostile}": {"get": {"description": hostile, "responses": {}}}},
+        "components": {"schemas": {hostile: {"type": hostile}}},
+    }
+    assert "<script" not in render_page(described)
 
 
 async def test_an_error_of_ours_is_told_without_its_insides(
@@ -98,6 +131,28 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
     schema = submit["requestBody"]["content"]["application/json"]["schema"]
     assert set(schema["required"]) == {"kind", "company", "payload"}
     assert set(paths["/v1/jobs/{job_id}"]["get"]["responses"]) >= {"200", "304"}
+    assert paths["/v1/jobs"]["get"]["parameters"][-1]["schema"]["maximum"] == 200
+
+
+async def test_the_description_tells_how_errors_look(client: httpx.AsyncClient) -> None:
+    """A generated client reads problem+json, whose type and status are those of the table."""
+    text = (await client.get("/openapi.json")).text
+    described = json.loads(text)
+    assert "HTTPValidationError" not in text
+    told = set()
+    for path, operations in described["paths"].items():
+        for operation in operations.values() if path.startswith("/v1") else ():
+            assert {"401", "422", "500", "503"} <= set(operation["responses"])
+            for status, answer in operation["responses"].items():
+                if int(status) >= 400:
+                    (content,) = answer["content"].items()
+                    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+                    assert content == ("application/problem+json", schema)
+                    told |= {(slug, int(status)) for slug in SLUG.findall(answer["description"])}
+    table = {(slug, status) for slug, (status, _) in PROBLEMS.items()}
+    assert told == {each for each in table if each[0] not in ROUTELESS}
+    example = described["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["application/json"]
+    assert SubmitBody.model_validate(example["example"]).company == "SAMPLE"
 
 
 def test_every_problem_is_documented() -> None:

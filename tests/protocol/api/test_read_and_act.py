@@ -269,8 +269,11 @@ async def test_a_queue_shows_its_depth_and_can_be_paused(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:
     """A resume stages what is due and has no message, once."""
-    await made(client)
     await made(client, run_at="2199-01-01T00:00:00Z")
+    early = (await client.get("/v1/queues")).json()["queues"]
+    (queue,) = (each for each in early if each["name"] == "default")
+    assert (queue["due"], queue["oldest_due_seconds"]) == (0, None)
+    await made(client)
     await run(engine, await made(client))
     await bury(client, engine)
     for _ in range(2):

@@ -1,0 +1,57 @@
+"""How errors look in /openapi.json: one shape, and for each route the types it may answer with."""
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from api.problems import MEDIA_TYPE, PROBLEMS, TYPE_BASE
+
+# What any route behind the token may answer.
+EVERYWHERE = ("unauthorized", "invalid-request", "internal-error")
+UNAVAILABLE = ("busy", "database-unavailable", "starting")
+OF_A_BODY = ("malformed-json", "too-large", "unsupported-media-type")
+TEXT = {"type": "string"}
+FIELD_ERROR = {
+    "type": "object",
+    "required": ["field", "rule", "value"],
+    "properties": {
+        "field": TEXT | {"description": "its path in the request"},
+        "rule": TEXT,
+        "value": {"anyOf": [TEXT, {"type": "null"}], "description": "shortened"},
+    },
+}
+PROBLEM = {
+    "type": "object",
+    "description": "An error (RFC 9457). Programs read `type`; some types have further members.",
+    "required": ["type", "title", "status", "detail", "instance"],
+    "properties": {
+        "type": TEXT | {"enum": [TYPE_BASE + slug for slug in PROBLEMS]},
+        "title": TEXT,
+        "status": {"type": "integer"},
+        "detail": TEXT | {"description": "for people"},
+        "instance": TEXT | {"description": "urn:uuid: and the request's id, as in the log"},
+        "errors": {"type": "array", "items": {"$ref": "#/components/schemas/FieldError"}},
+    },
+}
+
+
+def problems(*slugs: str) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that may answer with these types, and those of every route."""
+    by_status: dict[int | str, list[str]] = {}
+    for slug in dict.fromkeys((*slugs, *EVERYWHERE, *UNAVAILABLE)):
+        by_status.setdefault(PROBLEMS[slug][0], []).append(f"`{slug}`: {PROBLEMS[slug][1]}.")
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {"description": " ".join(said), "content": {MEDIA_TYPE: {"schema": schema}}}
+        for status, said in by_status.items()
+    }
+
+
+class DescribedApi(FastAPI):
+    """FastAPI whose description has our errors in it, not those of the framework."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document; built once."""
+        described = super().openapi()
+        described["components"]["schemas"] |= {"Problem": PROBLEM, "FieldError": FIELD_ERROR}
+        return described
