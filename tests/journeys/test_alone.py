@@ -28,6 +28,7 @@ async def test_jobs_alone_in_two_queues_do_not_wait_for_each_other(
     """Found by the fault suite: both were reserved, each waited for the other one to end, and the
     heartbeat kept both reservations alive: no such job ran any more, on any worker.
     """
+    neighbour = await make_job(probes, seconds=10)
     ours = await make_job(probes)
     async with probes.begin() as conn:
         costing = Submit(
@@ -38,8 +39,9 @@ async def test_jobs_alone_in_two_queues_do_not_wait_for_each_other(
         await _lost_twice(probes, job_id)
     async with probes.connect() as conn:
         await conn.execute(HOLD)  # so that the reservation of one queue takes its time
-        worker = fleet.worker(CHOT_QUEUES="default:1,costing:1")
+        worker = fleet.worker(CHOT_QUEUES="default:2,costing:1")
         await said(worker, "worker.started")
+        await reached(probes, neighbour, "running")  # whom both have to wait for
 
         async def both_met() -> bool:
             missed = fleet.events(worker, "claim.missed")
@@ -47,5 +49,6 @@ async def test_jobs_alone_in_two_queues_do_not_wait_for_each_other(
 
         await eventually(both_met)
         await conn.rollback()
+    await reached(probes, neighbour, "succeeded", seconds=60)
     await reached(probes, ours, "succeeded", seconds=60)
     await reached(probes, other, "succeeded", "dead", seconds=60)
