@@ -19,6 +19,7 @@ from shared.restored import refuse_restored
 LONGEST_BACKOFF_SECONDS = 5.0
 NOT_MIGRATED = frozenset({"3F000", "42P01", "42703", "42883", "42501"})
 OLDEST_SERVER = 150_000
+READ_ONLY = "25006"
 
 Loop = Callable[[asyncio.Event], Awaitable[None]]
 
@@ -139,6 +140,8 @@ def _reason(error: Exception) -> str:
         return str(error)
     if sqlstate_of(error) in NOT_MIGRATED:
         return "the schema is missing or older than this code: run `chot migrate`"
+    if sqlstate_of(error) == READ_ONLY:
+        return "the database is read-only: a failover, or role read where chot_app is wanted"
     if is_unreachable(error):
         return f"the database cannot be reached: {type(error).__name__}"
     return f"the database refuses: {error}"

@@ -1,11 +1,12 @@
 """Engines and transactions: the one door to PostgreSQL."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -81,8 +82,8 @@ async def transaction(
 class StrangersConnection(AsyncConnection):
     """A connection lent to a handler: its transaction is not the handler's to end.
 
-    What it committed by itself would stand beside the fence. (The word COMMIT as SQL is found
-    out before the fence, and fails the attempt.)
+    What it committed by itself would stand beside the fence, so neither the methods nor the SQL
+    words that end a transaction pass. Savepoints do.
     """
 
     async def commit(self) -> None:
@@ -98,6 +99,17 @@ class StrangersConnection(AsyncConnection):
         raise RuntimeError("the transaction's context closes its connection")
 
 
+ENDING = re.compile(
+    r"\s*(commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s+to))\b",
+    re.IGNORECASE,
+)
+
+
+def _refuse_ending(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+    if ENDING.match(statement):
+        raise RuntimeError(f"{statement[:40]!r}: the transaction's context begins and ends it")
+
+
 @asynccontextmanager
 async def connected(
     engine: AsyncEngine, drivers: set[Any], *, strangers: bool = False
@@ -110,6 +122,8 @@ async def connected(
     that the next job on this connection does not inherit them.
     """
     conn = await (StrangersConnection(engine) if strangers else engine.connect())
+    if strangers:
+        event.listen(conn.sync_connection, "before_cursor_execute", _refuse_ending)
     driver = (await conn.get_raw_connection()).driver_connection
     drivers.add(driver)
     try:

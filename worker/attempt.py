@@ -136,6 +136,9 @@ async def _handle(runner: Runner, held: HeldLease) -> Any:
     )
     try:
         return await handler.run(context, payload)
+    except (SystemExit, KeyboardInterrupt) as error:
+        # These would end the whole loop, and the neighbours with it.
+        raise RuntimeError(f"the handler asked to end the process: {error!r}") from error
     finally:
         await context.close()
 

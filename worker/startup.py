@@ -69,6 +69,13 @@ def _why_not(error: Exception) -> str:
     if state in {"28P01", "28000", "3D000"}:
         cause = error.orig if isinstance(error, DBAPIError) else error
         raise ConfigRefused(f"CHOT_DATABASE_URL: the database refuses us: {cause}") from error
+    if state == "42501":
+        raise ConfigRefused(
+            f"CHOT_DATABASE_URL: its role lacks a right that a worker needs; use role chot_app "
+            f"({error.orig if isinstance(error, DBAPIError) else error})"
+        ) from error
+    if state == "25006":
+        return "is read-only: a failover, or role read where CHOT_DATABASE_URL wants chot_app"
     if state in CONFLICTS:
         return f"is busy with a neighbour that starts, too: {error}"
     if isinstance(error, DBAPIError) and not is_unreachable(error):

@@ -131,6 +131,10 @@ def _enqueue() -> None:
                     coalesce(quote_literal(left(enqueue.kind, 100)), 'null')
                     USING ERRCODE = 'CH001', DETAIL = 'kind';
             END IF;
+            IF NOT isfinite(due) OR due NOT BETWEEN '1970-01-01Z' AND '9999-01-01Z' THEN
+                RAISE EXCEPTION 'run_at is %; it must lie between 1970 and 9999', due
+                    USING ERRCODE = 'CH003', DETAIL = 'run_at';
+            END IF;
             version := coalesce(enqueue.payload_version, k.payload_version);
             PERFORM chot.check_enqueue(k, enqueue.company, enqueue.brand, enqueue.payload,
                                        enqueue.priority, enqueue.max_attempts, version);

@@ -210,6 +210,7 @@ async def test_odd_results_and_errors_end_in_one_step(probes: AsyncEngine, fleet
         for how in ("return_nan", "return_large", "return_bytes", "return_set", "return_cycle")
     }
     odd = await limited_job(probes, "probe.misbehave", 1, how="raise_odd")
+    gone = await limited_job(probes, "probe.misbehave", 1, how="raise_exit")
     told = await make_job(probes, "probe.misbehave", how="raise_permanent")
     exact = await make_job(probes, "probe.misbehave", how="return_values")
     for how, job_id in refused.items():
@@ -220,6 +221,8 @@ async def test_odd_results_and_errors_end_in_one_step(probes: AsyncEngine, fleet
         assert error["message"].startswith("result "), how
     await reached(probes, odd, "dead")
     assert (await error_of(probes, odd))["type"] == "OddError"
+    await reached(probes, gone, "dead")
+    assert "asked to end the process" in (await error_of(probes, gone))["message"]
     await reached(probes, told, "dead")
     error = await error_of(probes, told)
     assert (error["code"], error["details"]) == ("TOLD", {"why": "a test"})

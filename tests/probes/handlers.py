@@ -143,6 +143,8 @@ def _raise_or_return(how: str) -> Any:
             raise RuntimeError("told to raise")
         case "raise_permanent":
             raise PermanentError("told to be wrong", code="TOLD", details={"why": "a test"})
+        case "raise_exit":
+            raise SystemExit(3)
         case "raise_odd":
             raise OddError(1, two=2)
         case "return_nan":

@@ -44,6 +44,7 @@ class Misbehave(Probe):
         "raise",
         "raise_permanent",
         "raise_odd",
+        "raise_exit",
         "return_nan",
         "return_large",
         "return_values",

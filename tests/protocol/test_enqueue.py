@@ -124,6 +124,9 @@ async def test_missing_parts_are_refused_by_the_sql_function_too(database: Datab
             ("'probe.write', NULL, 'RED', '{\"number\": 1}'", "company"),
             ("'probe.write', 'ACME', 'RED', NULL", "payload"),
             ("'probe.write', 'ACME', 'RED', '[1]'", "payload"),
+            ("'probe.write', 'ACME', 'RED', '{\"number\": 1}', 'infinity'", "run_at"),
+            ("'probe.write', 'ACME', 'RED', '{\"number\": 1}', '-infinity'", "run_at"),
+            ("'probe.write', 'ACME', 'RED', '{\"number\": 1}', '20000-01-01'", "run_at"),
             ("'probe.write', 'ACME', 'RED', '\"x\"'", "payload"),
         ):
             with pytest.raises(asyncpg.PostgresError) as caught:

@@ -223,7 +223,7 @@ async def test_a_body_that_ends_its_transaction_is_found_out(
     held = await claimed_job(probes)
     with pytest.raises(AssertionError):
         async with fenced_transaction(probes, held, TIMING, completes=False) as tx:
-            await tx.connection.execute(text(ending))
+            await (await driver_connection(tx.connection)).execute(ending)
     assert (await job_row(probes, held.lease.job_id)).checkpoint_no == 0
 
 

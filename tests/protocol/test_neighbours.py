@@ -135,6 +135,35 @@ async def test_a_refused_progress_does_not_keep_the_others_from_renewal(
     assert renewed == {each.lease.job_id for each in held}
 
 
+@pytest.mark.parametrize(
+    "word", ["COMMIT", "  end", "ROLLBACK", "begin", "Start Transaction", "PREPARE TRANSACTION 'x'"]
+)
+async def test_no_word_that_ends_a_transaction_passes(probes: AsyncEngine, word: str) -> None:
+    """COMMIT; BEGIN would leave effects beside the fence and a transaction that looks sound."""
+    held = await claimed_job(probes)
+
+    async def say_it() -> None:
+        async with fenced_transaction(probes, held, TIMING, completes=False) as tx:
+            await tx.connection.execute(STAMP, {"job_id": held.lease.job_id})
+            await tx.connection.execute(text(word))
+
+    with pytest.raises(RuntimeError, match="context"):
+        await say_it()
+    assert await fetch(probes, "SELECT 1 FROM probe.stamps") == []
+
+
+async def test_savepoints_are_a_handlers_own(probes: AsyncEngine) -> None:
+    """ROLLBACK TO ends no transaction, nor does a nested block."""
+    held = await claimed_job(probes)
+    async with fenced_transaction(probes, held, TIMING, completes=False) as tx:
+        await tx.connection.execute(text("SAVEPOINT here"))
+        await tx.connection.execute(STAMP, {"job_id": held.lease.job_id})
+        await tx.connection.execute(text("ROLLBACK TO SAVEPOINT here"))
+        async with tx.connection.begin_nested():
+            await tx.connection.execute(STAMP, {"job_id": held.lease.job_id})
+    assert len(await fetch(probes, "SELECT 1 FROM probe.stamps")) == 1
+
+
 @pytest.mark.parametrize("ending", ["commit", "rollback", "close"])
 async def test_a_handler_cannot_end_its_transaction_by_itself(
     probes: AsyncEngine, ending: str
