@@ -41,7 +41,8 @@ def main() -> None:
         asyncio.run(_refuse_unusable_sqs(settings))
         app = create_app(settings)
     except ConfigRefused as refused:
-        print(refused, file=sys.stderr)  # noqa: T201 - for a human, before there is a log
+        said = "\n".join(f"chot api: {line}" for line in str(refused).splitlines())
+        print(said, file=sys.stderr)  # noqa: T201 - for a human, before there is a log
         sys.exit(EX_CONFIG)
     route_library_logs()
     config = uvicorn.Config(

@@ -1,15 +1,19 @@
 """Settings shared by api, worker and migrations: prefix CHOT_, validated at start-up."""
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import Self, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.errors import ConfigRefused
 
 EX_CONFIG = 78
+LARGEST_PORT = 65_535
+URL_SCHEMES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
+DIALECT_OPTIONS = frozenset({"prepared_statement_cache_size"})  # SQLAlchemy's own, before asyncpg's
 S = TypeVar("S", bound=BaseSettings)
 
 
@@ -56,6 +60,31 @@ class LeaseTiming:
             )
 
 
+def refuse_strange_url(url: SecretStr | None) -> SecretStr | None:
+    """ValueError for what no attempt will ever connect to: it is no outage to be waited for."""
+    # Here, because the command line reads settings and must start fast.
+    from asyncpg import connect  # noqa: PLC0415
+    from sqlalchemy.engine import make_url  # noqa: PLC0415
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
+    if url is None:
+        return None
+    try:
+        parsed = make_url(url.get_secret_value())
+    except (ArgumentError, ValueError):
+        raise ValueError("must be a URL such as postgresql://user@host:5432/chot") from None
+    if parsed.drivername not in URL_SCHEMES:
+        raise ValueError("must begin with postgresql://")
+    if not parsed.database:
+        raise ValueError("names no database: postgresql://user@host:5432/chot")
+    if parsed.port is not None and not 0 < parsed.port <= LARGEST_PORT:
+        raise ValueError(f"has a port beyond {LARGEST_PORT}")
+    unknown = sorted(set(parsed.query) - set(signature(connect).parameters) - DIALECT_OPTIONS)
+    if unknown:
+        raise ValueError(f"has options that asyncpg does not know: {', '.join(unknown)}")
+    return url
+
+
 class SharedSettings(BaseSettings):
     """What every process of the platform reads from its environment."""
 
@@ -75,6 +104,8 @@ class SharedSettings(BaseSettings):
     margin_seconds: float | None = Field(None, ge=0)
     idle_in_transaction_seconds: float | None = Field(None, gt=0)
     lock_timeout_seconds: float | None = Field(None, gt=0)
+
+    _sound_urls = field_validator("database_url", "read_database_url")(refuse_strange_url)
 
     @property
     def timing(self) -> LeaseTiming:
@@ -139,4 +170,4 @@ def _said(prefix: str, item: ErrorDetails) -> str:
     if not item["loc"]:
         return item["msg"].removeprefix("Value error, ")
     shown = "" if name.endswith(("_URL", "_TOKEN")) else f"={item['input']!r}"
-    return f"{name}{shown}: {item['msg']}"
+    return f"{name}{shown}: {item['msg'].removeprefix('Value error, ')}"

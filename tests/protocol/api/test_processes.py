@@ -199,6 +199,18 @@ SOUND: dict[str, str | None] = {
 }
 REFUSED: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "no database": ({"CHOT_DATABASE_URL": None}, ["CHOT_DATABASE_URL is not set"]),
+    **{
+        f"a database URL that is none: {url}": ({"CHOT_DATABASE_URL": url}, ["CHOT_DATABASE_URL: "])
+        for url in (
+            "",
+            "nonsense",
+            "mysql://x/y",
+            "postgresql://h:abc/chot",
+            "postgresql://h:99999/chot",
+            "postgresql://h/chot?zz=1",
+            "postgresql://h",
+        )
+    },
     "open to the world": (
         {"CHOT_API_HOST": "0.0.0.0"},  # noqa: S104 - it is refused
         ["CHOT_API_HOST=0.0.0.0 and CHOT_TOKEN (not set) disagree"],
@@ -244,6 +256,7 @@ def test_what_cannot_work_is_refused_in_one_line_each(
     assert len(lines) == len(expected), said
     for line, part in zip(sorted(lines), sorted(expected), strict=True):
         assert part in line
+        assert line.startswith("chot api: ")
     assert "not to be told" not in said
 
 
@@ -259,4 +272,4 @@ def test_a_refusal_is_all_that_a_process_says() -> None:
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (78, "CHOT_DATABASE_URL is not set\n")
+    assert (done.returncode, done.stderr) == (78, "chot api: CHOT_DATABASE_URL is not set\n")
