@@ -26,7 +26,7 @@ COLUMNS = (
     "nhập\nin value#",
     "SL xuất\nout qty#",
     "xuất\nout value#",
-    "bình quân\naveraging#",
+    "chênh lệch BQ\naveraging#",
     "SL cuối kỳ\nclosing qty#",
     "tồn cuối kỳ\nclosing value#",
 )

@@ -50,7 +50,7 @@ def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
         ("created", show.moment(job.get("created_at"))),
         ("not before", show.not_before(job)),
         ("finished", show.moment(job.get("finished_at"))),
-        ("took", show.took(job.get("started_at"), job.get("finished_at"))),
+        ("took", show.took_of(job)),
         ("error", show.reason(job.get("error"))),
         ("where", show.where(job.get("error"))),
         ("result", _compact(job.get("result"))),
@@ -128,7 +128,7 @@ def _jobs_table(jobs: list[dict[str, Any]]) -> Any:
             f"{job['attempt']}/{job['max_attempts']}",
             show.progress(job) or _waits(job),
             show.moment(job.get("created_at")),
-            show.took(job.get("started_at"), job.get("finished_at")),
+            show.took_of(job),
         )
         for job in jobs
     ]

@@ -78,6 +78,13 @@ def took(start: str | None, end: str | None) -> str:
     return duration(max(until - datetime.fromisoformat(start), timedelta()))
 
 
+def took_of(job: Mapping[str, Any]) -> str:
+    """How long a job took, or has taken; nothing of one that waits, be it for another attempt."""
+    if job.get("state") == "pending":
+        return ""
+    return took(job.get("started_at"), job.get("finished_at"))
+
+
 def duration(span: timedelta) -> str:
     """A duration as a person says it: 3.4 s, 12 min 05 s, 2 h 03 min."""
     seconds = span.total_seconds()

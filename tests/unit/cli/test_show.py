@@ -44,6 +44,19 @@ def test_an_error_is_one_line_with_its_code_once(error: Any, said: str) -> None:
     assert ("mine.py" in show.where(error)) == ("mine.py" in said)
 
 
+def test_a_job_that_waits_takes_no_time() -> None:
+    """A released job has a start and no end; what passes until its next attempt is no work."""
+    times = {"started_at": "2026-01-01T00:00:00Z", "finished_at": None}
+    assert show.took_of(job("pending", **times)) == ""
+    assert show.took_of(job("running", **times)) != ""
+    assert (
+        show.took_of(
+            job("dead", started_at=times["started_at"], finished_at="2026-01-01T00:00:02Z")
+        )
+        == "2.0 s"
+    )
+
+
 def test_when_a_job_may_begin_is_told_only_while_it_waits(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
