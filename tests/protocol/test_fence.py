@@ -270,6 +270,29 @@ async def test_a_deferred_constraint_undoes_effects_and_checkpoint(
     assert (row.state, row.checkpoint_no, held.completed) == ("running", 0, False)
 
 
+DEFERRED = (
+    """CREATE FUNCTION probe.look() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+           INSERT INTO probe.stamps SELECT id, attempt, 'checkpoint ' || checkpoint_no
+             FROM chot.jobs WHERE id = NEW.job_id;
+           RETURN NULL;
+       END $$""",
+    """CREATE CONSTRAINT TRIGGER look AFTER INSERT ON probe.effects DEFERRABLE INITIALLY DEFERRED
+       FOR EACH ROW EXECUTE FUNCTION probe.look()""",
+)
+
+
+async def test_deferred_checks_run_before_the_fence(
+    probes: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """However long they take, they do not hold the job's row: the fence is the last statement."""
+    for statement in DEFERRED:
+        await execute(owner_engine, statement)
+    held = await claimed_job(probes)
+    await commit_effect(probes, held)
+    assert await scalar(probes, "SELECT what FROM probe.stamps") == "checkpoint 0"
+
+
 async def test_a_swallowed_error_cannot_commit_one_half(
     probes: AsyncEngine, owner_engine: AsyncEngine
 ) -> None:
