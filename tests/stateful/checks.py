@@ -98,7 +98,7 @@ class Checks:
                     messages=[True],
                 )
             )
-            self._world.seen["follow-up born"] += 1
+            self._world.seen[f"follow-up born of {born.of}"] += 1
         assert not self._model.born, "a follow-up that was asked for is not lost"
 
 

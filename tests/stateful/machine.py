@@ -24,6 +24,7 @@ OPENINGS = (
     "open body",
     "fenced",
     "asked again",
+    "followed",
     "dead",
     "lost twice",
 )
@@ -49,6 +50,9 @@ class ProtocolMachine(ClientSteps, ClaimSteps, CommitSteps):
                 self.pass_fence(0, completes=most > 1)
             case "asked again":
                 self.submit(kind, 0, "y", most, later=False)
+            case "followed":
+                self.submit(kind, 0, "y", most, later=False)
+                self._ends(most)
             case "dead":
                 self.fail(0, permanent=True, later=False)
                 self.clean_up()
@@ -56,6 +60,15 @@ class ProtocolMachine(ClientSteps, ClaimSteps, CommitSteps):
                 self.taken_over(0, "b", reaped=False)
                 self.reserve("c")
                 self.taken_over(0, "c", reaped=False)
+
+    def _ends(self, how: int) -> None:
+        """The job leaves for good, in one of the three ways."""
+        if how == 1:
+            self.fail(0, permanent=True, later=False)
+        elif how == 2:
+            self.complete(0)
+        else:
+            self.cancel(0)
 
     # Leaving.
 

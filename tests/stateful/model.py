@@ -77,8 +77,9 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class Born:
-    """A follow-up that must come to be, exactly once."""
+    """A follow-up that must come to be, exactly once, when its predecessor left as `of`."""
 
+    of: str
     kind: str
     number: int
     max_attempts: int
@@ -190,7 +191,7 @@ class Model:
             return
         job.cleanup_due = state != "succeeded" and job.attempt > 0
         if job.followup is not None:
-            self.born.append(Born(job.kind, job.number, job.max_attempts, job.followup))
+            self.born.append(Born(state, job.kind, job.number, job.max_attempts, job.followup))
 
     def redrive(self, job: Job) -> str:
         """An operator asks for a dead job again; what the answer is."""

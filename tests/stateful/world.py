@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import asyncpg
 from sqlalchemy import Connection, event, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.util import await_only
 
 from shared.database import open_engine
 from shared.sqs import EntryFailure, Outgoing, SendResult, SqsClient
@@ -87,10 +88,10 @@ class World:
             how, self.lose = self.lose, None
             if how is None:
                 return
-            if how == "after":
-                conn.exec_driver_sql("COMMIT")
             driver = conn.connection.driver_connection
             assert driver is not None, "a connection that commits is connected"
+            if how == "after":
+                await_only(driver.execute("COMMIT"))
             driver.terminate()
 
         return engine
