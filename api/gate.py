@@ -4,6 +4,7 @@ Order: size as announced, then authentication. Health asks for no token, and the
 for none where CHOT_DOCS_PUBLIC is set: a browser that opens /docs cannot send one.
 """
 
+import asyncio
 import hmac
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -18,6 +19,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 DESCRIPTION_PATHS = frozenset({"/docs", "/openapi.json"})
 ACCOUNT = "api"  # who holds the deployment's one token, and whoever asks where there is none
 FACTS = "chot.facts"
+BODY_SECONDS_MAX = 30.0  # 300 KiB at 10 KiB/s; who sends slower only holds a connection
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ def too_large() -> Problem:
 
 
 async def read_json_body(request: Request) -> bytes:
-    """The raw body of a JSON request; ends with 413 or 415 before it is parsed."""
+    """The raw body of a JSON request; ends with 408, 413 or 415 before it is parsed."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     media, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.replace(" ", "").replace('"', "").lower()
@@ -88,6 +90,17 @@ async def read_json_body(request: Request) -> bytes:
     ):
         detail = "send Content-Type: application/json in UTF-8, without Content-Encoding"
         raise ProblemRaised(Problem(slug="unsupported-media-type", detail=detail))
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            return await _read_within_limit(request)
+    except TimeoutError:
+        detail = f"a request body arrives within {BODY_SECONDS_MAX:g} s"
+        close = {"Connection": "close"}
+        problem = Problem(slug="body-too-slow", detail=detail, headers=close)
+        raise ProblemRaised(problem) from None
+
+
+async def _read_within_limit(request: Request) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

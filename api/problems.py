@@ -29,6 +29,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "job-not-found": (404, "There is no such job"),
     "queue-not-found": (404, "There is no such queue"),
     "method-not-allowed": (405, "The method is not allowed here"),
+    "body-too-slow": (408, "The body did not arrive in time"),
     "idempotency-key-in-progress": (409, "A request with this Idempotency-Key is in progress"),
     "too-late": (409, "The job has already ended"),
     "not-dead": (409, "The job is not dead"),
@@ -48,6 +49,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "starting": (503, "The api is starting"),
 }
 RETRY_AFTER_SECONDS: Mapping[str, int] = {
+    "body-too-slow": 1,
     "idempotency-key-in-progress": 1,
     "cleanup-pending": 5,
     "busy": 1,

@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 15.0
 BACKOFF_FIRST_SECONDS = 0.2
 BACKOFF_CAP_SECONDS = 5.0
 # Somebody else's turn or nobody's fault: the same request may pass in a moment.
-PASSING = frozenset({429, 502, 503, 504})
+PASSING = frozenset({408, 429, 502, 503, 504})
 CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT}
 
 
@@ -37,8 +37,8 @@ class Api:
     """The api at CHOT_API_URL as the bearer of CHOT_TOKEN.
 
     Every request is one that may be repeated: reads, conditional transitions, and submits under
-    an idempotency key. Transport errors, 429, 5xx of gateways and "in progress" are repeated with
-    full jitter for `retry_for` seconds, then end in a Failure; any other refusal does at once.
+    an idempotency key. Transport errors, 408, 429, 5xx of gateways and "in progress" are repeated
+    with full jitter for `retry_for` seconds, then end in a Failure; any other refusal does at once.
     """
 
     def __init__(self, retry_for: float = RETRY_SECONDS) -> None:

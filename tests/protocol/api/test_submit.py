@@ -1,9 +1,11 @@
 """POST /v1/jobs without a key: what is accepted, what is refused, and by which name."""
 
+import asyncio
 import json
 from typing import Any
 
 import httpx
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import fetch, scalar
@@ -179,6 +181,23 @@ async def test_a_body_beyond_the_limit_or_of_another_type_is_refused(
         client, note(), key="k", headers={"Content-Type": "application/json; charset=UTF-8"}
     )
     assert accepted.status_code == 202
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, engine: AsyncEngine
+) -> None:
+    """408, and nothing is written; the connection is the client's to open again."""
+    monkeypatch.setattr("api.gate.BODY_SECONDS_MAX", 0.05)
+
+    async def stuck() -> Any:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    headers = {"Content-Type": "application/json"}
+    answer = await client.post("/v1/jobs", content=stuck(), headers=headers)
+    problem_of(answer, 408, "body-too-slow")
+    assert (answer.headers["connection"], answer.headers["retry-after"]) == ("close", "1")
+    assert await scalar(engine, COUNT_JOBS) == 0
 
 
 async def test_a_payload_of_256_kib_is_accepted(client: httpx.AsyncClient) -> None:
