@@ -19,6 +19,7 @@ from dev.stack_members import Member, Say, stop_all, supervise
 from dev.stack_ready import wait_for_api, wait_for_workers
 
 API_GRACE_SECONDS = 10.0
+LOOK_SECONDS = 0.5
 DRAIN_MARGIN_SECONDS = 10.0
 
 
@@ -58,6 +59,15 @@ class Stack:
         """Database and queues; only of a started stack."""
         assert self._backing is not None, "the stack has not been started"
         return self._backing
+
+    async def backing_lost(self) -> str:
+        """Return, in words, once PostgreSQL or the emulator has ended; cancel to stop looking.
+
+        Neither is started again: the emulator's queues are gone with it.
+        """
+        while (loss := self.backing.loss) is None:  # noqa: ASYNC110 - a process tells nobody
+            await asyncio.sleep(LOOK_SECONDS)
+        return loss
 
     def describe(self) -> dict[str, object]:
         """Return what `chot dev --json` prints: addresses, token, pids."""

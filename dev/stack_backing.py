@@ -27,6 +27,15 @@ class Backing:
     postgres: PostgresServer | None
     sqs: SqsServer | None
 
+    @property
+    def loss(self) -> str | None:
+        """What has ended that was started here, in words; None while everything runs."""
+        servers = {"PostgreSQL": self.postgres, "the SQS emulator": self.sqs}
+        for name, server in servers.items():
+            if server is not None and not server.child.alive:
+                return f"{name} ended with {server.child.exit_code}"
+        return None
+
     def stop(self) -> None:
         """Stop what was started here: first the emulator, then PostgreSQL. Idempotent."""
         if self.sqs is not None:

@@ -87,7 +87,7 @@ async def _run(config: StackConfig, *, as_json: bool) -> int:
             print(
                 json.dumps(stack.describe()) if as_json else block_of(stack.describe()), flush=True
             )
-            await stopping
+            await _until_stopped(stack, stopping)
         print("stopping: workers hand their jobs back first", file=sys.stderr, flush=True)
     except StartFailed as failure:
         print(f"chot dev: {failure}", file=sys.stderr)
@@ -98,6 +98,17 @@ async def _run(config: StackConfig, *, as_json: bool) -> int:
         stopping.cancel()
         await stack.stop()
     return 0
+
+
+async def _until_stopped(stack: Stack, stopping: asyncio.Task[bool]) -> None:
+    """Return when asked to stop; StartFailed when a server that all else stands on has ended."""
+    losing = asyncio.create_task(stack.backing_lost(), name="watch the servers")
+    try:
+        await asyncio.wait({stopping, losing}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
+            raise StartFailed(f"{losing.result()}; the logs are in {stack.config.logs}")
+    finally:
+        losing.cancel()
 
 
 def _listen_for_signals() -> asyncio.Event:

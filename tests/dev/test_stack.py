@@ -143,6 +143,22 @@ def test_a_worker_that_dies_is_started_again(home: Path) -> None:
         assert stack.process.wait(STOP_SECONDS) == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are told apart by /proc")
+def test_a_stack_without_its_queues_ends_and_says_so(home: Path) -> None:
+    """It would look alive for ever: members are started again, the emulator's queues are not."""
+    with chot_dev(home, "--workers", "1") as stack:
+        members = {*stack.about["api_pids"], *stack.about["worker_pids"]}
+        servers = [pid for pid in stack.pids if pid not in members]
+        (emulator,) = (pid for pid in servers if "postgres" not in _command_line(pid))
+        subprocess.run(["kill", "-9", str(emulator)], check=True)
+        assert stack.process.wait(STOP_SECONDS) == 1
+        assert "the SQS emulator ended with -9" in (stack.home / "stderr").read_text()
+
+
+def _command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
 def test_a_port_that_is_taken_is_a_clear_refusal(home: Path) -> None:
     with chot_dev(home, "--workers", "1") as stack:
         port = httpx.URL(stack.about["api_url"]).port
