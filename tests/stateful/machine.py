@@ -24,18 +24,24 @@ OPENINGS = (
     "open body",
     "fenced",
     "asked again",
-    "followed",
+    "followed by success",
+    "followed by cancel",
+    "followed by death",
     "dead",
     "lost twice",
 )
 
 
 class ProtocolMachine(ClientSteps, ClaimSteps, CommitSteps):
-    """All steps of the protocol against a model of it."""
+    """All steps of the protocol against a model of it; `opening` fixes how each run begins."""
+
+    opening: str | None = None
 
     @initialize(kind=KINDS, opening=st.sampled_from(OPENINGS), most=st.integers(1, 3))
     def begins(self, kind: str, opening: str, most: int) -> None:
         """One job runs, and something has happened to it: random steps alone rarely get there."""
+        opening = self.opening or opening
+        kind = "probe.follow" if opening.startswith("followed") else kind
         self.submit(kind, 0, "x", most, later=False)
         self.claim(0, "a", waits=False)
         match opening:
@@ -50,9 +56,9 @@ class ProtocolMachine(ClientSteps, ClaimSteps, CommitSteps):
                 self.pass_fence(0, completes=most > 1)
             case "asked again":
                 self.submit(kind, 0, "y", most, later=False)
-            case "followed":
+            case "followed by success" | "followed by cancel" | "followed by death":
                 self.submit(kind, 0, "y", most, later=False)
-                self._ends(most)
+                self._ends(opening)
             case "dead":
                 self.fail(0, permanent=True, later=False)
                 self.clean_up()
@@ -61,14 +67,15 @@ class ProtocolMachine(ClientSteps, ClaimSteps, CommitSteps):
                 self.reserve("c")
                 self.taken_over(0, "c", reaped=False)
 
-    def _ends(self, how: int) -> None:
+    def _ends(self, opening: str) -> None:
         """The job leaves for good, in one of the three ways."""
-        if how == 1:
-            self.fail(0, permanent=True, later=False)
-        elif how == 2:
-            self.complete(0)
-        else:
-            self.cancel(0)
+        match opening.rpartition(" ")[2]:
+            case "success":
+                self.complete(0)
+            case "cancel":
+                self.cancel(0)
+            case "death":
+                self.fail(0, permanent=True, later=False)
 
     # Leaving.
 
