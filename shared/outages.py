@@ -7,6 +7,7 @@ become read-only (a failover) keeps its connections in the pool for ever.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -21,6 +22,8 @@ from shared.database import DATABASE_ERRORS, sqlstate_of
 # A server that became read-only, and a session whose prepared statements somebody dropped: the
 # connection is of no more use.
 SPOILT = frozenset({"25006", "26000"})
+# What the dialect does with a new connection after `do_connect` has handed it over.
+SET_UP = ("setup_asyncpg_json_codec", "setup_asyncpg_jsonb_codec")
 FRESH_SECONDS = 0.1
 
 
@@ -32,6 +35,9 @@ def tell_outages(engine: AsyncEngine) -> AsyncEngine:
     the same engine.
     """
     event.listen(engine.sync_engine, "do_connect", _connect)
+    dialect: Any = engine.sync_engine.dialect
+    for name in SET_UP:
+        setattr(dialect, name, _set_up(dialect, getattr(dialect, name)))
     event.listen(engine.sync_engine, "handle_error", _judge, retval=True)
     return engine
 
@@ -67,6 +73,21 @@ def _connect(dialect: Any, _record: Any, args: list[Any], options: dict[str, Any
     except DATABASE_ERRORS as error:
         said = str(error) or type(error).__name__
         raise dialect.loaded_dbapi.OperationalError(said) from error
+
+
+def _set_up(
+    dialect: Any, hook: Callable[[Any], Awaitable[None]]
+) -> Callable[[Any], Awaitable[None]]:
+    """The hook, failing as a connect fails: left alone, the driver's own error comes through."""
+
+    async def told(connection: Any) -> None:
+        try:
+            await hook(connection)
+        except DATABASE_ERRORS as error:
+            said = str(error) or type(error).__name__
+            raise dialect.loaded_dbapi.OperationalError(said) from ConnectionError(said)
+
+    return told
 
 
 def _judge(context: ExceptionContext) -> BaseException | None:
