@@ -24,6 +24,15 @@ KEY_TRIES = 4
 # Refusals after which nothing was done, though their status is that of an outage.
 UNDONE = ("/busy", "/starting")
 SERVER_ERROR = 500
+# However a connection goes, it is opened again; the driver has a word of its own for one whose
+# statement was given up half-way.
+LOST = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 
 
 @dataclass(slots=True)
@@ -247,7 +256,7 @@ class SqlClient:
                         await asyncio.sleep(self._dice.uniform(0, 4 * load.pause))
                 finally:
                     connection.terminate()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+            except LOST:
                 await asyncio.sleep(0.2)
 
     async def _one(self, connection: asyncpg.Connection, company: str) -> None:
