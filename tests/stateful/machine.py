@@ -27,6 +27,7 @@ OPENINGS = (
     "followed by success",
     "followed by cancel",
     "followed by death",
+    "redriven by death",
     "dead",
     "lost twice",
 )
@@ -41,7 +42,7 @@ class ProtocolMachine(ClientSteps, ClaimSteps, CommitSteps):
     def begins(self, kind: str, opening: str, most: int) -> None:
         """One job runs, and something has happened to it: random steps alone rarely get there."""
         opening = self.opening or opening
-        kind = "probe.follow" if opening.startswith("followed") else kind
+        kind = "probe.follow" if " by " in opening else kind
         self.submit(kind, 0, "x", most, later=False)
         self.claim(0, "a", waits=False)
         match opening:
@@ -59,6 +60,13 @@ class ProtocolMachine(ClientSteps, ClaimSteps, CommitSteps):
             case "followed by success" | "followed by cancel" | "followed by death":
                 self.submit(kind, 0, "y", most, later=False)
                 self._ends(opening)
+            case "redriven by death":
+                self.submit(kind, 0, "y", most, later=False)
+                self._ends(opening)
+                self.everything_holds()
+                self.cancel(0)
+                self.clean_up()
+                self.redrive(0)
             case "dead":
                 self.fail(0, permanent=True, later=False)
                 self.clean_up()

@@ -36,6 +36,7 @@ REACHED = frozenset(
         "follow-up born of dead",
         "failed: dead",
         "cleaned up",
+        "redrive: Redriven",
     }
 )
 
