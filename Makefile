@@ -9,7 +9,15 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 # Test processes, each with servers of its own. Most tests wait for leases and polls, not for a CPU.
 TEST_PROCESSES ?= 3
-PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal
+PYTEST := $(BIN)/python -m pytest
+
+# $(call run_tests,SETTINGS,WHICH): side by side, then those that measure time, one after the other.
+# A selection may leave one of the two with no test at all, which pytest calls 5.
+define run_tests
+$(1) $(PYTEST) --numprocesses $(TEST_PROCESSES) --dist worksteal -m '($(2)) and not alone' \
+    $(PYTEST_ARGS) || [ $$? -eq 5 ]
+$(1) $(PYTEST) -m '($(2)) and alone' $(PYTEST_ARGS) || [ $$? -eq 5 ]
+endef
 FAULTS_ARGS ?=
 # The images run this version; the locks must be resolved by the same one.
 LOCK_PYTHON ?= python3.13
@@ -54,20 +62,15 @@ up: venv
 	@$(BIN)/python -m dev.stack
 
 test: venv
-	$(PYTEST) -m 'not long' $(PYTEST_ARGS)
+	$(call run_tests,,not long)
 
 test-long: venv
-	$(PYTEST) $(PYTEST_ARGS)
-	CHOT_TEST_SQS_EMULATOR=moto $(PYTEST) -m 'not long' $(PYTEST_ARGS)
-	if [ -d $(DEBIAN_POSTGRES) ]; then CHOT_TEST_POSTGRES_BIN=$(DEBIAN_POSTGRES) \
-	    $(PYTEST) $(PYTEST_ARGS); \
-	else echo 'no PostgreSQL in $(DEBIAN_POSTGRES): second version not tested'; fi
+	$(call run_tests,,long or not long)
+	$(call run_tests,CHOT_TEST_SQS_EMULATOR=moto,not long)
+	@test -d $(DEBIAN_POSTGRES) || echo 'no PostgreSQL in $(DEBIAN_POSTGRES): its tests will fail'
+	$(call run_tests,CHOT_TEST_POSTGRES_BIN=$(DEBIAN_POSTGRES),long or not long)
 	if command -v buildah >/dev/null; then $(BIN)/python -m dev.images_check; \
 	else echo 'no buildah: images not tested'; fi
-
-# Five seeds of 90 s take about ten minutes; FAULTS_ARGS="--seeds 20" is the long run.
-faults: venv
-	$(BIN)/python -m tests.faults $(FAULTS_ARGS)
 
 check: venv
 	$(BIN)/ruff format --check .

@@ -99,6 +99,7 @@ async def test_a_schema_that_is_missing_is_named(
         assert (await client.get("/healthz")).status_code == 200
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("how", ["refused", "black hole"])
 async def test_submits_are_as_quick_while_sqs_is_away(
     settings: ApiSettings, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch, how: str

@@ -66,6 +66,7 @@ def test_nesting_is_counted_outside_of_strings_only() -> None:
     parse_object(b'{"a": "' + b"[" * 100 + b'\\"' + b"{" * 100 + b'"}')
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "body",
     [
