@@ -32,12 +32,12 @@ async def test_a_job_enqueued_by_sql_is_delivered_and_succeeds(
 async def test_a_killed_workers_job_goes_on_from_its_checkpoint(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:
-    """kill -9, and within lease + reaper + a second another worker has it."""
+    """Kill -9, and within lease + reaper + a second another worker has it."""
     first = fleet.worker()
     job_id = await make_job(probes, chunks=40, seconds=0.1)
 
     async def begun() -> bool:
-        return (await job_row(probes, job_id)).checkpoint_no >= 3
+        return bool((await job_row(probes, job_id)).checkpoint_no >= 3)
 
     await eventually(begun)
     second = fleet.worker()
@@ -45,7 +45,7 @@ async def test_a_killed_workers_job_goes_on_from_its_checkpoint(
     killed = asyncio.get_running_loop().time()
 
     async def taken_over() -> bool:
-        return (await job_row(probes, job_id)).fence >= 2
+        return bool((await job_row(probes, job_id)).fence >= 2)
 
     await eventually(taken_over, seconds=15)
     assert asyncio.get_running_loop().time() - killed <= fleet.lease + fleet.lease / 3 + 1.5

@@ -17,6 +17,7 @@ from tests.factories import (
     claimant,
     claimed_again,
     claimed_job,
+    eventually,
     execute,
     expire_lease,
     fetch,
@@ -24,7 +25,7 @@ from tests.factories import (
     make_job,
 )
 from tests.services import Database
-from worker.claim import Claimant, claim_jobs, find_claims, read_input
+from worker.claim import CLAIM_ONE, Claimant, claim_jobs, find_claims, read_input
 from worker.fence import fenced_transaction
 from worker.lease import HeldLease
 
@@ -85,8 +86,6 @@ async def test_the_lease_is_judged_by_the_clock_not_by_the_transactions_start(
     async with probes.connect() as conn:
         await conn.execute(text("SELECT now()"))  # now() stands still from here on
         await conn.execute(text("SELECT pg_sleep(0.7)"))
-        from worker.claim import CLAIM_ONE
-
         binds = claimant("b").binds() | {"ids": [held.lease.job_id], "tokens": [uuid4()]}
         assert len((await conn.execute(CLAIM_ONE, binds)).all()) == 1
         await conn.rollback()
@@ -187,21 +186,18 @@ async def test_the_checkpoint_read_after_a_claim_is_the_zombies_last_one(
     claiming = asyncio.create_task(
         claim_jobs(autocommit(probes), claimant("b"), [zombie.lease.job_id], wait=True)
     )
-    await _blocked(probes)
+
+    async def blocked() -> bool:
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        return bool(await fetch(probes, waiting))
+
+    await eventually(blocked)
     proceed.set()
     await committing
     (second,) = await claiming
     _, checkpoint = await read_input(autocommit(probes), second)
     assert checkpoint == '{"chunks": 2}'
     assert second.checkpoint_no == 1
-
-
-async def _blocked(engine: AsyncEngine) -> None:
-    async with asyncio.timeout(5):
-        while not await fetch(
-            engine, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        ):
-            await asyncio.sleep(0.01)
 
 
 async def test_a_foreign_key_to_the_job_does_not_blind_claim_or_reaper(
