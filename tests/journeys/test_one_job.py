@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -9,9 +10,9 @@ from tests.factories import eventually, fetch, job_row, make_job
 from tests.fleet import Fleet
 
 
-async def _state(engine: AsyncEngine, job_id: object, state: str, seconds: float = 25) -> None:
+async def _state(engine: AsyncEngine, job_id: UUID, state: str, seconds: float = 25) -> None:
     async def reached() -> bool:
-        return str((await job_row(engine, job_id)).state) == state  # type: ignore[arg-type]
+        return str((await job_row(engine, job_id)).state) == state
 
     await eventually(reached, seconds=seconds)
 
