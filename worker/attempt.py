@@ -161,13 +161,26 @@ async def _await_handler(
     if not task.done():
         held.kill_children()
         task.cancel()
-        await asyncio.wait({task}, timeout=runner.kill_grace_seconds)
+        await asyncio.wait({task}, timeout=_grace(runner, held))
         released = runner.releasing.is_set() and not stopped.is_set() and not timed_out
     else:
         released = False
     for watcher in watchers:
         watcher.cancel()
     return _judge(held, task, kind, timed_out=timed_out, released=released)
+
+
+def _grace(runner: Runner, held: HeldLease) -> float:
+    """Seconds from a cancel to giving the handler up.
+
+    A commit in doubt is asked after until the lease is over and a margin more: that is no
+    handler that hangs.
+    """
+    if not held.committing:
+        return runner.kill_grace_seconds
+    timing = runner.timing
+    doubt = max(0.0, held.deadline - monotonic()) + timing.margin + timing.heartbeat
+    return runner.kill_grace_seconds + doubt
 
 
 def _judge(

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,7 +28,7 @@ from tests.probes.handlers import HANDLERS
 from tests.protocol.sessions import effects_of, lock_job, put_effect
 from tests.services import Database
 from tests.tcp_proxy import Proxy, open_proxy
-from worker.attempt import Runner, run_attempt
+from worker.attempt import Runner, _grace, run_attempt
 from worker.context import Engines, JobContext
 from worker.handlers import Handler
 from worker.heartbeat import Heart
@@ -310,3 +311,15 @@ async def test_an_exit_whose_answer_is_lost_is_taken_once(
     assert (row.attempt, row.fence, row.interruptions) == (1, 1, int(how == "release"))
     staged = await fetch(probes, "SELECT 1 FROM chot.outbox")
     assert len(staged) == (0 if how == "succeed" else 1)
+
+
+async def test_a_commit_in_doubt_is_given_the_time_that_asking_takes(
+    probes: AsyncEngine, database: Database
+) -> None:
+    """A silent outage of the length of a lease is no handler that hangs."""
+    held = await claimed_job(probes)
+    mine = runner(probes, database)
+    assert _grace(mine, held) == mine.kill_grace_seconds
+    held.committing = True
+    asked_until = held.deadline - monotonic() + mine.timing.margin
+    assert _grace(mine, held) >= asked_until + mine.kill_grace_seconds
