@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from uuid import UUID
 
 from sqlalchemy import text
@@ -142,7 +143,8 @@ def code_version() -> str:
         released = "0"
     try:
         commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607 - whatever git there is
+            # Of the tree this file stands in, not of whatever directory we were started in.
+            ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"],  # noqa: S607
             capture_output=True,
             text=True,
             timeout=2,
