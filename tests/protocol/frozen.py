@@ -36,7 +36,7 @@ class Freezer:
 
     async def until_stuck(self, application_name: str) -> None:
         """Wait until a COMMIT of that application is frozen."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not await self._admin.fetchval(STUCK, application_name):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
@@ -61,7 +61,7 @@ async def frozen_commits(database: Database) -> AsyncIterator[Freezer]:
 async def _until_in_force(admin: asyncpg.Connection, database: Database) -> None:
     """The reload reaches the server's processes one by one; a frozen probe proves it."""
     settings = {"application_name": "freeze probe"}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             probe = await asyncpg.connect(database.superuser_url, server_settings=settings)
             written = asyncio.create_task(probe.execute(PROBE))

@@ -23,7 +23,7 @@ WAITING = """
 
 async def until_waiting(engine: AsyncEngine, sessions: int = 1) -> None:
     """Return once so many sessions of this database wait for a lock."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(await fetch(engine, WAITING)) < sessions:  # noqa: ASYNC110 - the server's state
             await asyncio.sleep(0.01)
 

@@ -114,7 +114,7 @@ async def test_two_workers_do_not_clean_up_the_same_job(probes: AsyncEngine) -> 
 
     async def meet(_: CleanupContext) -> None:
         ran.append(True)
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(3):
             assert not await clean_up_one(probes, KINDS, TIMING)
 
     assert await clean_up_one(probes, with_cleanup(meet), TIMING)

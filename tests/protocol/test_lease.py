@@ -76,7 +76,7 @@ async def test_a_fence_stuck_in_commit_does_not_hold_ninety_nine_others(
         async with autocommit(probes).connect() as heart:
             # Only this session's own commits go on: the freeze stands for a slow disk or standby.
             await heart.execute(text("SET synchronous_commit = local"))
-            async with asyncio.timeout(1.5):
+            async with asyncio.timeout(3):
                 renewed = await renew_leases(heart, held, 30)
             assert renewed == {each.lease.job_id for each in others}
             # And what is missing is not lost by that: a plain read shows it under our token.
@@ -98,7 +98,7 @@ async def test_an_open_row_lock_costs_only_its_own_renewal(probes: AsyncEngine) 
     held = await held_jobs(probes, 10)
     async with probes.begin() as conn:
         await lock_job(conn, held[0].lease.job_id)
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(3):
             assert await renew(probes, held) == {each.lease.job_id for each in held[1:]}
     assert len(await renew(probes, held)) == 10
 
@@ -206,7 +206,7 @@ async def test_a_beat_in_the_middle_of_a_fence_waits_for_nobody(probes: AsyncEng
     async with probes.connect() as conn:
         await put_effect(conn, held)
         assert await hold_fence(conn, held, None, None)
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(3):
             assert await renew(probes, [held]) == set()
         await conn.commit()
     held.checkpoint_no += 1

@@ -139,7 +139,7 @@ async def test_only_ids_that_sqs_took_are_deleted(
     assert left[ids[2]].last_error == "ThrottlingException: later"
     assert left[ids[5]].quarantined_at is not None
     assert left[ids[2]].quarantined_at is left[ids[8]].quarantined_at is None
-    assert all(4 < left[ids[n]].wait <= 5 for n in (2, 8))
+    assert all(2 < left[ids[n]].wait <= 5 for n in (2, 8))
     assert [(event, fields["job_id"], fields["quarantined"]) for event, fields in alerts] == [
         ("outbox.entry_refused", str(ids[5]), True)
     ]
@@ -164,9 +164,11 @@ async def test_a_failed_entry_backs_off_further_each_time(
     for _ in range(8):
         await relay(probes, Channel(answer=refused)).flush()
         (row,) = await waiting(probes)
-        waits.append(round(row.wait))
+        waits.append(row.wait)
         await come_due(probes)
-    assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
+    expected = (5, 10, 20, 40, 80, 160, 300, 300)
+    for wait, most in zip(waits, expected, strict=True):
+        assert most - 3 < wait <= most  # a slow machine reads it a little later
     assert len(alerts) == 6
 
 
@@ -209,7 +211,7 @@ async def test_a_broken_batch_gives_no_refused_entry_its_turn_back(
         await relay(probes, Channel(answer=half)).flush()
     left = await waiting(probes)
     assert len(left) == 11
-    assert [(row.sends, row.wait > 4) for row in left if row.last_error] == [(1, True)]
+    assert [(row.sends, row.wait > 2) for row in left if row.last_error] == [(1, True)]
     assert {(row.sends, row.wait <= 0) for row in left if not row.last_error} == {(0, True)}
     assert alerts == []
 
@@ -236,7 +238,7 @@ async def test_rows_that_are_being_taken_are_passed_over(probes: AsyncEngine) ->
         await make_job(probes)
     async with probes.begin() as conn, autocommit(probes).connect() as other:
         first = {row.id for row in await take_due(conn, uuid4(), most=2)}
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(3):
             second = {row.id for row in await take_due(other, uuid4())}
     assert len(first) == len(second) == 2
     assert first.isdisjoint(second)
@@ -364,7 +366,7 @@ async def test_a_job_locked_by_its_claim_does_not_hold_the_relay(probes: AsyncEn
         await conn.execute(
             text("SELECT 1 FROM chot.jobs WHERE id = :i FOR NO KEY UPDATE"), {"i": job_id}
         )
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(3):
             await relay(probes, Channel()).flush()
     assert await waiting(probes) == []
 
@@ -386,7 +388,7 @@ async def test_a_commit_wakes_the_relay_and_an_outage_does_not_end_it(probes: As
     running = asyncio.create_task(mine.run(stop))
     await make_job(probes)
     mine.wake()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await sent.wait()
     stop.set()
     await running

@@ -110,7 +110,7 @@ async def test_an_exit_and_a_takeover_never_deadlock(probes: AsyncEngine) -> Non
     for how in ("complete", "retry", "release") * 12:
         held = await claimed_job(probes, worker="a")
         await expire_lease(probes, held.lease.job_id)
-        async with autocommit(probes).connect() as conn, asyncio.timeout(5):
+        async with autocommit(probes).connect() as conn, asyncio.timeout(30):
             left, taken = await asyncio.gather(
                 leave_over(conn, held, how),
                 claim_jobs(autocommit(probes), claimant("b"), [held.lease.job_id], wait=True),

@@ -71,7 +71,7 @@ async def test_a_row_that_is_held_is_passed_over(probes: AsyncEngine) -> None:
     held = await expired_jobs(probes, 5)
     async with probes.begin() as conn:
         await lock_job(conn, held[2].lease.job_id)
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(3):
             assert await reap(probes) == 4
     assert await reap(probes) == 1
 

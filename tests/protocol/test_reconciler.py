@@ -198,7 +198,7 @@ async def test_a_job_being_claimed_at_this_moment_is_passed_over(probes: AsyncEn
     held_row, other = await lost_job(probes), await lost_job(probes)
     async with probes.begin() as conn:
         await lock_job(conn, held_row)
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(3):
             assert await reconcile(probes) == 1
     assert await staged(probes) == [other]
 
