@@ -57,7 +57,7 @@ class Liveness:
             with suppress(FileNotFoundError):
                 fresh.unlink()
             with fresh.open("x") as file:  # never through a link that somebody has put there
-                file.write(f"{now:.3f}\n")
+                file.write(f"{now!r}\n")  # unrounded: rounded up, it would lie in the future
             fresh.replace(self._path)
         except OSError as error:
             if not self._failed:

@@ -71,10 +71,11 @@ def _why_not(error: Exception) -> str:
         cause = error.orig if isinstance(error, DBAPIError) else error
         raise ConfigRefused(f"CHOT_DATABASE_URL: the database refuses us: {cause}") from error
     if state == "42501":
-        raise ConfigRefused(
-            f"CHOT_DATABASE_URL: its role lacks a right that a worker needs; use role chot_app "
-            f"({error.orig if isinstance(error, DBAPIError) else error})"
-        ) from error
+        # A migration that is under way grants a little later than it creates.
+        return (
+            "refuses this role a right that a worker needs: is it migrated to the end, and is "
+            f"CHOT_DATABASE_URL role chot_app? ({error})"
+        )
     if state == "25006":
         return "is read-only: a failover, or role read where CHOT_DATABASE_URL wants chot_app"
     if state in CONFLICTS:

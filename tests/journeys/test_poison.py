@@ -234,7 +234,7 @@ async def test_odd_results_and_errors_end_in_one_step(probes: AsyncEngine, fleet
     }
     assert worker.alive
 
-    async def seven_alerts() -> bool:
-        return len(alerts([worker], "job.dead")) == 7
+    async def eight_alerts() -> bool:
+        return len(alerts([worker], "job.dead")) == 8
 
-    await eventually(seven_alerts)
+    await eventually(eight_alerts)
