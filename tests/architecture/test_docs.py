@@ -59,3 +59,10 @@ def test_every_exit_code_is_on_its_page() -> None:
 def test_every_page_is_in_the_list_of_pages() -> None:
     listed = set(re.findall(r"\((\w[\w-]*\.md)\)", (DOCS / "README.md").read_text()))
     assert listed == {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+
+
+def test_every_test_that_the_guarantees_name_is_there() -> None:
+    """A guarantee whose test was renamed would be a claim."""
+    named = set(re.findall(r"tests/[\w/]+(?:\.py)?", (DOCS / "guarantees.md").read_text()))
+    assert len(named) >= 20
+    assert [path for path in sorted(named) if not (DOCS.parent / path).exists()] == []
