@@ -19,7 +19,8 @@ from shared.exact_json import load_exact
 UNREACHABLE_SQLSTATES = ("08", "57P", "53", "25006", "26000")
 # While connecting the driver's own errors come through unwrapped.
 RESTORE_SECONDS = 5.0
-DATABASE_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+DRIVER_ERRORS = (asyncpg.InterfaceError, asyncpg.InternalClientError)  # said of dead connections
+DATABASE_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, *DRIVER_ERRORS, OSError)
 
 
 def driver_url(url: str) -> str:
@@ -186,7 +187,7 @@ def is_unreachable(error: BaseException) -> bool:
         return state.startswith(UNREACHABLE_SQLSTATES)
     cause = error.orig if isinstance(error, DBAPIError) else error
     lost = isinstance(error, DBAPIError) and error.connection_invalidated
-    return lost or isinstance(cause, OSError | TimeoutError | asyncpg.InterfaceError)
+    return lost or isinstance(cause, (OSError, TimeoutError, *DRIVER_ERRORS))
 
 
 async def driver_connection(conn: AsyncConnection) -> asyncpg.Connection:

@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -179,3 +180,18 @@ async def test_a_handler_cannot_end_its_transaction_by_itself(
     with pytest.raises(RuntimeError, match="context"):
         await end_it()
     assert await fetch(probes, "SELECT 1 FROM probe.stamps") == []
+
+
+async def test_a_connection_that_cannot_be_restored_is_thrown_away(
+    probes: AsyncEngine, single: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the driver calls it: the commit stands, the next job gets another connection."""
+    first, second = await claimed_job(probes), await claimed_job(probes)
+
+    async def broken(_driver: object, *, timeout: float) -> None:  # noqa: ASYNC109 - asyncpg's own
+        raise asyncpg.InternalClientError(f"cannot switch to state 12 in {timeout} s")
+
+    monkeypatch.setattr(asyncpg.Connection, "reset", broken)
+    await _stamp(single, first)
+    await _stamp(single, second)
+    assert len(await fetch(probes, "SELECT 1 FROM probe.stamps")) == 2
