@@ -14,9 +14,11 @@ PYTEST := $(BIN)/python -m pytest
 # $(call run_tests,SETTINGS,WHICH): side by side, then those that measure time, one after the other.
 # A selection may leave one of the two with no test at all, which pytest calls 5.
 define run_tests
+code=0; \
 $(1) $(PYTEST) --numprocesses $(TEST_PROCESSES) --dist worksteal -m '($(2)) and not alone' \
-    $(PYTEST_ARGS) || [ $$? -eq 5 ]
-$(1) $(PYTEST) -m '($(2)) and alone' $(PYTEST_ARGS) || [ $$? -eq 5 ]
+    $(PYTEST_ARGS) || [ $$? -eq 5 ] || code=1; \
+$(1) $(PYTEST) -m '($(2)) and alone' $(PYTEST_ARGS) || [ $$? -eq 5 ] || code=1; \
+exit $$code
 endef
 FAULTS_ARGS ?=
 # The images run this version; the locks must be resolved by the same one.
