@@ -74,6 +74,9 @@ test-long: venv
 	if command -v buildah >/dev/null; then $(BIN)/python -m dev.images_check; \
 	else echo 'no buildah: images not tested'; fi
 
+faults: venv
+	$(BIN)/python -m tests.faults $(FAULTS_ARGS)
+
 check: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

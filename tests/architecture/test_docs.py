@@ -10,7 +10,8 @@ from shared.types import ClaimedJob, Lease
 from worker.context import JobContext
 from worker.fence import FencedTransaction
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 KINDS = (DOCS / "kinds.md").read_text()
 CLI = (DOCS / "cli.md").read_text()
 
@@ -66,3 +67,14 @@ def test_every_test_that_the_guarantees_name_is_there() -> None:
     named = set(re.findall(r"tests/[\w/]+(?:\.py)?", (DOCS / "guarantees.md").read_text()))
     assert len(named) >= 20
     assert [path for path in sorted(named) if not (DOCS.parent / path).exists()] == []
+
+
+def test_every_target_that_anybody_is_told_of_has_something_to_do() -> None:
+    """A target that is only .PHONY does nothing, and succeeds."""
+    makefile = (ROOT / "Makefile").read_text()
+    pages = [ROOT / "README.md", *DOCS.glob("*.md")]
+    told = set(re.findall(r"echo 'make ([\w-]+)", makefile))
+    told |= {name for page in pages for name in re.findall(r"`make ([\w-]+)", page.read_text())}
+    assert told >= {"demo", "test", "faults"}
+    with_recipe = set(re.findall(r"^([\w-]+):.*\n\t", makefile, re.MULTILINE))
+    assert told <= with_recipe
