@@ -57,8 +57,11 @@ PROBE_SCHEMA = (
         pid integer NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp())""",
     """CREATE TABLE probe.stamps (
         job_id uuid NOT NULL, attempt integer NOT NULL, what text NOT NULL)""",
-    "GRANT SELECT, INSERT, DELETE ON probe.effects, probe.stamps TO chot_app",
-    "GRANT SELECT ON probe.effects, probe.stamps TO chot_read",
+    """CREATE TABLE probe.entries (
+        n bigint GENERATED ALWAYS AS IDENTITY, job_id uuid NOT NULL, fence bigint NOT NULL,
+        document integer NOT NULL, account integer NOT NULL, amount bigint NOT NULL)""",
+    "GRANT SELECT, INSERT, DELETE ON probe.effects, probe.stamps, probe.entries TO chot_app",
+    "GRANT SELECT ON probe.effects, probe.stamps, probe.entries TO chot_read",
 )
 
 

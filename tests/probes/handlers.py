@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from sqlalchemy import text
 
 from shared.errors import PermanentError, RetryableError
-from tests.probes.kinds import Misbehave, Scoped, Write
+from tests.probes.kinds import Misbehave, Post, Scoped, Write
 from worker.context import CleanupContext, JobContext
 from worker.handlers import Handler
 
@@ -22,6 +22,10 @@ EFFECT = text("""
     VALUES (:job_id, :number, :chunk, :fence, :attempt, :pid)""")
 # Stands for the ERP rows that a job changes: who does the same work next waits for them.
 HOLD_ROWS = text("SELECT pg_advisory_xact_lock(:number)")
+ENTRIES = text("""
+    INSERT INTO probe.entries (job_id, fence, document, account, amount)
+    SELECT :job_id, :fence, d, CASE WHEN side > 0 THEN d % 7 ELSE 7 + d % 5 END, side * (100 + d)
+      FROM generate_series(CAST(:first AS integer), :last) d, unnest(ARRAY[1, -1]) side""")
 STAMP = text("""
     INSERT INTO probe.stamps (job_id, attempt, what) VALUES (:job_id, :attempt, :what)""")
 
@@ -61,6 +65,22 @@ def _effect(context: JobContext, number: int, chunk: int) -> dict[str, Any]:
     }
 
 
+async def post(context: JobContext, payload: Post) -> dict[str, Any]:
+    """Post the documents that the checkpoint does not yet count; each chunk is one commit."""
+    posted = (context.checkpoint or {}).get("posted", 0)
+    while posted < payload.documents:
+        context.yield_if_asked()
+        await asyncio.sleep(payload.seconds)
+        last = min(posted + payload.chunk, payload.documents)
+        async with context.transaction() as tx:
+            binds = {"job_id": context.job.id, "fence": context.lease.fence}
+            await tx.connection.execute(ENTRIES, binds | {"first": posted + 1, "last": last})
+            tx.checkpoint = {"posted": last}
+            tx.progress(last, payload.documents, unit="documents")
+        posted = last
+    return {"posted": posted, "by_fence": context.lease.fence}
+
+
 async def write_at_the_end(context: JobContext, payload: Scoped) -> None:
     """One effect, committed together with the completion."""
     async with context.completion() as tx:
@@ -84,13 +104,17 @@ async def misbehave(context: JobContext, payload: Misbehave) -> Any:
     if payload.only_first and context.job.attempt > 1:
         return await _write_one(context, payload)
     match payload.how:
-        case "exit" | "segfault" | "block" | "hold_gil":
+        case "exit" | "segfault" | "block" | "hold_gil" | "cpu":
             _harm(payload.how, payload.seconds)
+        case "eat_memory":
+            await eat_memory()
         case "sleep":
             await asyncio.sleep(payload.seconds)
         case "swallow_cancel" | "catch_everything":
             return await _ignore_cancel(payload.seconds)
-        case "child_cpu" | "child_exit" | "child_print":
+        case "swallow_and_return" | "catch_exception":
+            return await _return_anyway(payload)
+        case "child_cpu" | "child_exit" | "child_print" | "child_chunks":
             return await _offload(context, payload)
         case _:
             return _raise_or_return(payload.how)
@@ -110,6 +134,8 @@ def _harm(how: str, seconds: float) -> None:
             time.sleep(seconds)
         case "hold_gil":
             hold_gil(seconds)
+        case "cpu":
+            count_for(seconds)
 
 
 async def _offload(context: JobContext, payload: Misbehave) -> dict[str, Any]:
@@ -118,7 +144,20 @@ async def _offload(context: JobContext, payload: Misbehave) -> dict[str, Any]:
             return {"counted": await context.offload(count_for, payload.seconds) > 0}
         case "child_print":
             return {"said": await context.offload(print_and_answer)}
+        case "child_chunks":
+            return await _chunks_of_a_child(context, payload)
     return {"never": await context.offload(exit_now)}
+
+
+async def _chunks_of_a_child(context: JobContext, payload: Misbehave) -> dict[str, Any]:
+    """As a costing does: a child computes, the coroutine writes what it has found, and so on."""
+    chunk, until = 0, time.monotonic() + payload.seconds
+    while time.monotonic() < until:
+        await context.offload(count_for, 0.02)
+        async with context.transaction() as tx:
+            await tx.connection.execute(EFFECT, _effect(context, payload.number, chunk))
+        chunk += 1
+    return {"chunks": chunk}
 
 
 async def _write_one(context: JobContext, payload: Misbehave) -> dict[str, Any]:
@@ -135,6 +174,16 @@ async def _ignore_cancel(seconds: float) -> dict[str, bool]:
         except asyncio.CancelledError:
             continue
     return {"survived": True}
+
+
+async def _return_anyway(payload: Misbehave) -> dict[str, bool]:
+    """Take a cancellation for an error and return a result all the same, or try to."""
+    caught = Exception if payload.how == "catch_exception" else BaseException
+    try:
+        await asyncio.sleep(payload.seconds)
+    except caught:
+        return {"survived": True}
+    return {"slept": True}
 
 
 def _raise_or_return(how: str) -> Any:
@@ -177,8 +226,16 @@ def hold_gil(seconds: float) -> None:
     ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
 
 
+async def eat_memory() -> None:
+    """Take 8 MB every 20 ms, and let nothing go: until somebody puts an end to it."""
+    eaten: list[bytearray] = []
+    while len(eaten) < 200:
+        eaten.append(bytearray(os.urandom(1 << 10) * (8 << 10)))
+        await asyncio.sleep(0.02)
+
+
 def count_for(seconds: float) -> int:
-    """Keep a core busy; in a child process."""
+    """Keep a core busy, and Python with it."""
     until, count = time.monotonic() + seconds, 0
     while time.monotonic() < until:
         count += 1
@@ -206,6 +263,7 @@ async def clean_up(context: CleanupContext) -> None:
 
 HANDLERS = (
     Handler(kind="probe.write", run=write),
+    Handler(kind="probe.post", run=post),
     Handler(kind="probe.misbehave", run=misbehave, cleanup=clean_up),
     Handler(kind="probe.brief", run=misbehave),
     Handler(kind="probe.merge", run=write_at_the_end),

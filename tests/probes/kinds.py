@@ -29,6 +29,17 @@ class Write(Probe):
     unyielding: bool = False
 
 
+class Post(Probe):
+    """Post `documents`, `chunk` of them a fenced transaction, `seconds` before each chunk.
+
+    A document is two entries, debit and credit of one amount, between accounts of its own.
+    """
+
+    documents: int = 1
+    chunk: int = 100
+    seconds: float = 0.0
+
+
 class Misbehave(Probe):
     """Do one bad thing; with `only_first` no other attempt does, it just writes an effect."""
 
@@ -37,8 +48,13 @@ class Misbehave(Probe):
         "segfault",
         "block",
         "hold_gil",
+        "eat_memory",
         "swallow_cancel",
+        "swallow_and_return",
+        "catch_exception",
         "sleep",
+        "cpu",
+        "child_chunks",
         "child_cpu",
         "child_exit",
         "raise",
@@ -69,6 +85,13 @@ KINDS = (
     Kind(
         name="probe.write",
         payload=Write,
+        timeout=timedelta(seconds=120),
+        retry=FAST,
+        fingerprint_fields=("number",),
+    ),
+    Kind(
+        name="probe.post",
+        payload=Post,
         timeout=timedelta(seconds=120),
         retry=FAST,
         fingerprint_fields=("number",),
