@@ -1,7 +1,8 @@
 """Dead letters: dead jobs and dead messages on one page, and their redrive."""
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
@@ -14,12 +15,14 @@ from api.bodies import job_url, show_instant
 from api.cursors import as_number, as_uuid, read_cursor, read_job_cursor, write_cursor
 from api.dependencies import Ready
 from api.description import OF_A_BODY, problems
-from api.gate import read_json_body
+from api.failures import failure_problem
+from api.gate import facts_of, read_json_body
 from api.problems import TYPE_BASE, Problem, ProblemRaised, validation_problem
 from api.queries import Limit
 from api.resources import Resources
 from api.responses import json_response
 from api.strict_json import parse_object
+from shared.database import DATABASE_ERRORS
 from shared.jobs.dead_letters import list_dead_jobs, list_dead_messages
 from shared.json_text import to_json
 
@@ -224,30 +227,65 @@ async def redrive(request: Request, resources: Ready) -> Response:
         asked = RedriveBody.model_validate_json(to_json(raw))
     except ValidationError as error:
         raise ProblemRaised(validation_problem(error)) from None
-    report = await resources.finish(_redrive_each(resources, asked), name="redrive")
+    each = _redrive_each(resources, asked, facts_of(request).request_id)
+    report = await resources.finish(each, name="redrive")
     return json_response(report)
 
 
-async def _redrive_each(resources: Resources, asked: RedriveBody) -> dict[str, Any]:
+async def _redrive_each(
+    resources: Resources, asked: RedriveBody, request_id: str
+) -> dict[str, Any]:
+    """A row that cannot be had is refused like any other; an outage ends the call with a report.
+
+    Where nothing was redriven before the outage there is nothing to report: the error itself is
+    the answer.
+    """
     redriven: list[dict[str, Any]] = []
     refused: list[dict[str, Any]] = []
-    last = None
-    async for job_id in _matching(resources, asked):
-        if len(redriven) + len(refused) == MOST_REDRIVES:
-            break
-        problem = await redrive_one(resources, job_id)
-        if problem is None:
-            redriven.append({"id": str(job_id), "status_url": job_url(job_id)})
-        else:
-            refused.append(_refused(job_id, problem))
-        last = job_id
-    else:
-        last = None
-    next_cursor = None if last is None else write_cursor(str(last))
+    last = trying = None
+    try:
+        async with aclosing(_matching(resources, asked)) as matching:
+            async for job_id in matching:
+                if len(redriven) + len(refused) == MOST_REDRIVES:
+                    break
+                trying = job_id
+                problem = await _redrive_or_busy(resources, job_id, request_id)
+                if problem is None:
+                    redriven.append({"id": str(job_id), "status_url": job_url(job_id)})
+                else:
+                    refused.append(_refused(job_id, problem))
+                last, trying = job_id, None
+            else:
+                last = None
+    except DATABASE_ERRORS as error:
+        if not redriven:
+            raise
+        problem = failure_problem(error, request_id)
+        refused.extend(_refused(each, problem) for each in _untold(asked, trying))
+        last = trying or last
+    next_cursor = None if last is None or asked.ids else write_cursor(str(last))
     return {"redriven": redriven, "refused": refused, "next_cursor": next_cursor}
 
 
-async def _matching(resources: Resources, asked: RedriveBody) -> AsyncIterator[UUID]:
+def _untold(asked: RedriveBody, trying: UUID | None) -> list[UUID]:
+    """The one that met the outage, and those named after it; a cursor goes on to the rest."""
+    if trying is None:
+        return []
+    named = list(dict.fromkeys(asked.ids or [trying]))
+    return named[named.index(trying) :]
+
+
+async def _redrive_or_busy(resources: Resources, job_id: UUID, request_id: str) -> Problem | None:
+    try:
+        return await redrive_one(resources, job_id)
+    except DATABASE_ERRORS as error:
+        problem = failure_problem(error, request_id)
+        if problem.slug != "busy":
+            raise
+        return problem
+
+
+async def _matching(resources: Resources, asked: RedriveBody) -> AsyncGenerator[UUID, None]:
     if asked.ids is not None:
         for job_id in dict.fromkeys(asked.ids):
             yield job_id

@@ -6,14 +6,19 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.routes.dead_letters import DeadLetters, RedriveReport
+from api.settings import ApiSettings
 from shared.jobs.dead_letters import store_dead_message
 from tests.factories import fetch, scalar
-from tests.protocol.api.app import note, post, problem_of
+from tests.protocol.api.app import note, post, problem_of, serving
+from tests.protocol.api.test_outages import through
 from tests.protocol.api.test_read_and_act import bury, made
+from tests.protocol.api.wire import wire_to
+from tests.services import Database
 
 
 async def redrive(client: httpx.AsyncClient, body: Any) -> httpx.Response:
@@ -89,6 +94,42 @@ async def test_each_job_of_a_redrive_has_its_own_outcome(
     states = await fetch(engine, "SELECT id, state FROM chot.jobs")
     by_id = {str(row.id): row.state for row in states}
     assert (by_id[twin_of], by_id[free]) == ("dead", "pending")
+
+
+async def test_a_row_that_is_held_stops_no_other_redrive(
+    client: httpx.AsyncClient, engine: AsyncEngine
+) -> None:
+    """Row by row: the held one is refused as busy, the rest is redriven and told."""
+    held, free = await bury(client, engine), await bury(client, engine)
+    async with engine.begin() as holder:
+        await holder.execute(
+            text("SELECT FROM chot.jobs WHERE id = :id FOR NO KEY UPDATE"), {"id": held}
+        )
+        report = (await redrive(client, {"ids": [held, free]})).json()
+    assert [(item["id"], item["reason"]) for item in report["refused"]] == [(held, "busy")]
+    assert [item["id"] for item in report["redriven"]] == [free]
+
+
+@pytest.mark.parametrize("by", ["ids", "all"])
+async def test_an_outage_half_way_still_tells_what_was_redriven(
+    settings: ApiSettings, database: Database, engine: AsyncEngine, by: str
+) -> None:
+    """Whoever asked learns which are pending again, which is in doubt, and how to go on."""
+    async with wire_to(database.app_url) as wire, serving(through(settings, wire.url)) as client:
+        jobs = [await bury(client, engine) for _ in range(3)]
+        newest, middle, oldest = reversed(jobs)
+        wire.lose, wire.spared = "request", 1
+        which = {"ids": [newest, middle, oldest]} if by == "ids" else {"all": True}
+        report = (await redrive(client, which)).json()
+        RedriveReport.model_validate(report, extra="forbid")
+        assert [item["id"] for item in report["redriven"]] == [newest]
+        refused = [(item["id"], item["reason"]) for item in report["refused"]]
+        assert refused[0] == (middle, "database-unavailable")
+        assert [each for each, _ in refused[1:]] == ([oldest] if by == "ids" else [])
+        if by == "all":
+            rest = {"all": True, "cursor": report["next_cursor"]}
+            again = (await redrive(client, rest)).json()
+            assert [item["id"] for item in again["redriven"]] == [oldest]
 
 
 async def test_a_redrive_takes_a_kind_or_everything(

@@ -14,7 +14,7 @@ class Wire:
     """Forwards a local port to the database while it is whole.
 
     `lose` cuts a connection at its next COMMIT: before the server has heard of it ("request"),
-    or after the server has done it ("answer").
+    or after the server has done it ("answer"). `spared` COMMITs still go through before that.
     """
 
     def __init__(self, url: str) -> None:
@@ -23,6 +23,7 @@ class Wire:
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
         self.lose: Literal["request", "answer"] | None = None
+        self.spared = 0
 
     @property
     def url(self) -> str:
@@ -68,7 +69,10 @@ class Wire:
         near: asyncio.StreamWriter,
     ) -> None:
         while data := await reader.read(CHUNK):
-            if self.lose is not None and COMMIT in data:
+            lost = self.lose is not None and COMMIT in data
+            if lost and self.spared:
+                self.spared -= 1
+            elif lost:
                 how, self.lose = self.lose, None
                 near.transport.abort()
                 if how == "answer":
