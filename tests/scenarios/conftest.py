@@ -1,6 +1,7 @@
 """Scenarios run like journeys: real processes, a real PostgreSQL, an emulator for SQS."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import httpx
@@ -10,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from tests.faults.schema import AUDIT_SCHEMA
 from tests.fleet import Fleet
 from tests.journeys.conftest import fleet, pg_proxy, probes, sqs_proxy
-from tests.scenarios.looking import Audit, api_of
+from tests.scenarios.looking import Audit, Queue, api_of
 from tests.services import Database
 
 __all__ = ["fleet", "pg_proxy", "probes", "sqs_proxy"]
@@ -26,6 +27,12 @@ async def audit(probes: AsyncEngine, database: Database, owner_engine: AsyncEngi
     finally:
         await connection.close()
     return Audit(owner_engine)
+
+
+@pytest.fixture
+def queue(sqs: Any, fleet: Fleet) -> Queue:
+    """The test's queue, looked at past any proxy."""
+    return Queue(sqs, fleet.prefix)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.types import JobId
 from tests.factories import NUMBERS, fetch
 from tests.fleet import Fleet
+from tests.journeys.looking import queue_is, queued
 
 SAMPLE_SECONDS = 0.05
 TERMINAL = ("succeeded", "cancelled", "dead")
@@ -65,6 +66,48 @@ class Leases:
         seen = (row.fence, row.expires)
         if not self.expiries[row.id] or self.expiries[row.id][-1] != seen:
             self.expiries[row.id].append(seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Queue `default` of this test and its dead-letter queue, as SQS itself sees them."""
+
+    sqs: Any
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        """The queue that workers receive from."""
+        return self._url("default")
+
+    @property
+    def dead(self) -> tuple[int, int]:
+        """Messages that SQS has moved away: (visible, in flight)."""
+        return queued(self.sqs, self._url("default-dead"))
+
+    @property
+    def depth(self) -> tuple[int, int]:
+        """Messages in the queue: (visible, in flight)."""
+        return queued(self.sqs, self.url)
+
+    async def holds(self, visible: int, in_flight: int = 0, *, seconds: float = 15) -> None:
+        """Wait until the queue holds so many messages."""
+        await queue_is(self.sqs, self.url, (visible, in_flight), seconds=seconds)
+
+    def send(self, *bodies: str) -> None:
+        """Send these bodies, ten a call."""
+        for first in range(0, len(bodies), 10):
+            entries = [
+                {"Id": str(n), "MessageBody": body}
+                for n, body in enumerate(bodies[first : first + 10])
+            ]
+            answer = self.sqs.send_message_batch(QueueUrl=self.url, Entries=entries)
+            assert len(answer["Successful"]) == len(entries)
+
+    def _url(self, name: str) -> str:
+        url = self.sqs.get_queue_url(QueueName=f"{self.prefix}-{name}")["QueueUrl"]
+        assert isinstance(url, str), "SQS answers with a URL"
+        return url
 
 
 @asynccontextmanager
