@@ -6,6 +6,8 @@ from tests.faults.evidence import TERMINAL, Call, Job, Ordered
 from tests.faults.kinds import POISON
 from tests.faults.violations import Found
 
+INTERNAL_ERROR = 500
+
 
 def acknowledged_jobs_end(seen: Ordered) -> Found:
     """Every job that a client was given exists and has ended."""
@@ -135,6 +137,13 @@ def gathered_items_come_out_once(seen: Ordered) -> Found:
                 yield call.job_id, f"item {item} ({call.outcome}) came out {out[item]} times"
 
 
+def no_answer_is_a_bug(seen: Ordered) -> Found:
+    """Whatever the faults do, no client reads 500: an outage has words of its own."""
+    for call in seen.evidence.calls:
+        if call.answer.get("status") == INTERNAL_ERROR:
+            yield call.job_id, f"call {call.id} ({call.op}) was answered with an internal error"
+
+
 CALL_CHECKS = (
     acknowledged_jobs_end,
     healthy_jobs_succeed,
@@ -144,4 +153,5 @@ CALL_CHECKS = (
     one_answer_per_key,
     new_jobs_are_distinct,
     gathered_items_come_out_once,
+    no_answer_is_a_bug,
 )

@@ -32,9 +32,14 @@ def the_dead_rise_by_redrive_only(seen: Ordered) -> Found:
     """As many ways out of `dead` as redrives that were acknowledged, or unknown."""
     sure = Counter(str(call.job_id) for call in seen.calls("redrive", "ok"))
     maybe = Counter(str(call.job_id) for call in seen.calls("redrive", "info"))
+    for call in seen.calls("redrive_all", "ok"):
+        sure.update(call.answer["redriven"])
+        maybe.update(call.answer["refused"])
+    unknown = Counter(call.args["kind"] for call in seen.calls("redrive_all", "info"))
     for job_id, trail in seen.transitions.items():
         rose = sum(each.old_state == "dead" and each.state != "dead" for each in trail)
-        if not sure[job_id] <= rose <= sure[job_id] + maybe[job_id]:
+        any_time = unknown[seen.jobs[job_id].kind] if job_id in seen.jobs else 0
+        if not sure[job_id] <= rose <= sure[job_id] + maybe[job_id] + any_time:
             yield job_id, f"left dead {rose} times; {sure[job_id]} redrives were acknowledged"
 
 

@@ -23,6 +23,8 @@ CALL_SECONDS = 8.0
 KEY_TRIES = 4
 # Refusals after which nothing was done, though their status is that of an outage.
 UNDONE = ("/busy", "/starting")
+# A redriven item has no reason; one whose reason is an outage is unknown.
+DOUBTFUL = (None, "database-unavailable")
 SERVER_ERROR = 500
 # However a connection goes, it is opened again; the driver has a word of its own for one whose
 # statement was given up half-way.
@@ -97,6 +99,11 @@ class Client:
         """POST /v1/jobs/{id}/redrive."""
         await self._post("redrive", f"/v1/jobs/{job_id}/redrive", {"job_id": job_id})
 
+    async def redrive_all(self, kind: str) -> None:
+        """POST /v1/dead-letters/redrive; the answer tells each that rose."""
+        body = {"kind": kind}
+        await self._post("redrive_all", "/v1/dead-letters/redrive", body, body)
+
     async def _post(
         self,
         op: str,
@@ -130,12 +137,19 @@ def _judged(response: httpx.Response) -> tuple[Outcome, dict[str, Any]]:
     answer: dict[str, Any] = {"status": response.status_code, "body": response.text}
     if response.is_success:
         told = response.json()
+        if "redriven" in told:
+            return "ok", answer | {key: _ids(told[key]) for key in ("redriven", "refused")}
         answer |= {"job_id": told["id"]}
         answer |= {k: told[k] for k in ("created", "duplicate", "state") if k in told}
         return "ok", answer
     if response.status_code < SERVER_ERROR or any(each in response.text for each in UNDONE):
         return "fail", answer
     return "info", answer
+
+
+def _ids(items: list[dict[str, Any]]) -> list[str]:
+    """Jobs of a report; one that met an outage may or may not have risen."""
+    return [item["id"] for item in items if item.get("reason") in DOUBTFUL]
 
 
 @dataclass(slots=True)
@@ -163,6 +177,8 @@ async def _one_call(client: Client) -> None:
         await client.cancel(dice.choice(memory.jobs[-30:]))
     elif choice < 0.12 and memory.jobs:
         await client.redrive(dice.choice(memory.jobs[-60:]))
+    elif choice < 0.13:
+        await client.redrive_all("fault.harm")
     elif choice < 0.20 and memory.recent:
         kind, payload = dice.choice(memory.recent[-6:])  # the same work again
         await client.submit(kind, payload)

@@ -74,6 +74,11 @@ def submit(number: int, job_id: str, kind: str, payload: dict[str, Any], **chang
     return call(number, op, **({"args": args, "answer": answer} | changes))
 
 
+def many(*redriven: str) -> dict[str, Any]:
+    """The answer to a redrive of many."""
+    return {"status": 200, "body": "", "redriven": list(redriven), "refused": []}
+
+
 def job(job_id: str, kind: str, payload: dict[str, Any], **changes: Any) -> Job:
     standard: dict[str, Any] = {
         "state": "succeeded",
@@ -242,6 +247,14 @@ def two_jobs_of_an_unknown_call(evidence: Evidence) -> None:
     evidence.jobs += [job(name, "fault.write", payload) for name in "xy"]
 
 
+def risen(evidence: Evidence) -> None:
+    """The poison job left dead once more."""
+    evidence.transitions.extend(
+        replace(each, n=each.n + 1, old_state="dead")
+        for each in trail(42, POISON, ("pending", 1, 0, 1))
+    )
+
+
 PLANTED: list[tuple[Check, str, Plant]] = [
     (check_calls.acknowledged_jobs_end, "lost job", lambda e: e.jobs.pop(1)),
     (
@@ -317,20 +330,29 @@ PLANTED: list[tuple[Check, str, Plant]] = [
         "merged item twice",
         lambda e: e.effects.append(effect(80, "y", 0, 1, item="i1")),
     ),
+    (
+        check_calls.no_answer_is_a_bug,
+        "internal error",
+        lambda e: e.calls.append(call(70, "cancel", outcome="info", answer={"status": 500})),
+    ),
     (check_fences.only_legal_transitions, "succeeded after dead", moved(42, old_state="succeeded")),
     (check_fences.only_legal_transitions, "resurrection", moved(13, state="succeeded")),
     (
         check_fences.the_dead_rise_by_redrive_only,
         "risen by itself",
-        lambda e: e.transitions.extend(
-            replace(each, n=each.n + 1, old_state="dead")
-            for each in trail(42, POISON, ("pending", 1, 0, 1))
-        ),
+        risen,
     ),
     (
         check_fences.the_dead_rise_by_redrive_only,
         "redrive acknowledged, not done",
         lambda e: e.calls.append(call(70, "redrive", args={"job_id": POISON})),
+    ),
+    (
+        check_fences.the_dead_rise_by_redrive_only,
+        "redrive of many acknowledged, not done",
+        lambda e: e.calls.append(
+            call(70, "redrive_all", args={"kind": "fault.harm"}, answer=many(POISON))
+        ),
     ),
     (check_fences.fences_grow_by_claims, "fence jumps", moved(14, fence=3)),
     (check_fences.fences_grow_by_claims, "fence stands still", moved(14, fence=1)),
@@ -441,6 +463,22 @@ def test_a_sound_run_has_no_violation() -> None:
 
 def test_every_check_has_a_violation_planted_for_it() -> None:
     assert {check for check, _, _ in PLANTED} == set(CHECKS)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        call(70, "redrive_all", args={"kind": "fault.harm"}, answer=many(POISON)),
+        call(70, "redrive_all", args={"kind": "fault.harm"}, outcome="info"),
+        call(70, "redrive_all", args={}, answer=many() | {"refused": [POISON]}),
+    ],
+    ids=["told", "no answer", "in doubt"],
+)
+def test_a_redrive_of_many_accounts_for_the_risen(told: Call) -> None:
+    evidence = sound()
+    risen(evidence)
+    evidence.calls.append(told)
+    assert list(check_fences.the_dead_rise_by_redrive_only(Ordered(evidence))) == []
 
 
 def test_time_under_a_fault_does_not_count_as_stuck() -> None:
