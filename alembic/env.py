@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+from time import monotonic
 
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from alembic import context
 from shared.database import open_engine
@@ -13,11 +15,29 @@ from shared.settings import load_migrate_url
 
 # Two deployments that start an upgrade together take turns on this advisory lock.
 UPGRADE_LOCK = 0x63686F74  # "chot"
+TURN_POLL_SECONDS = 0.25
+LONGEST_TURN_SECONDS = 1800
+# A step that runs outside a transaction (an index built beside the work) waits for older
+# transactions. That lock stands in nobody's way, so it may take its time.
+LONGEST_WAIT = "10min"
+TRY_TURN = text("SELECT pg_try_advisory_lock(:key)")
+
+
+async def _take_turn(connection: AsyncConnection) -> None:
+    """Ask again and again: who waited inside a statement would hold a snapshot, for whose end an
+    index that is built beside the work waits, and the two would deadlock.
+    """
+    began = monotonic()
+    while not await connection.scalar(TRY_TURN, {"key": UPGRADE_LOCK}):
+        await connection.rollback()
+        if monotonic() - began > LONGEST_TURN_SECONDS:
+            raise TimeoutError("another upgrade has held its turn for half an hour")
+        await asyncio.sleep(TURN_POLL_SECONDS)
+    await connection.commit()
 
 
 def _prepare(connection: Connection) -> None:
-    connection.execute(text("SET lock_timeout = '60s'"))
-    connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": UPGRADE_LOCK})
+    connection.execute(text(f"SET lock_timeout = '{LONGEST_WAIT}'"))
     has_owner = connection.scalar(text("SELECT 1 FROM pg_roles WHERE rolname = 'chot_owner'"))
     connection.execute(text("CREATE SCHEMA IF NOT EXISTS chot"))
     owned = connection.scalar(
@@ -57,6 +77,7 @@ def _ours(name: str | None, kind: str, _parents: object) -> bool:
 async def _online() -> None:
     engine = open_engine(load_migrate_url(), pool_size=1, application_name="chot migrate")
     async with engine.connect() as connection:
+        await _take_turn(connection)
         await connection.run_sync(_run)
     await engine.dispose()
 

@@ -14,7 +14,7 @@ ROLES = ("chot_owner", "chot_app", "chot_read", "chot_enqueue")
 
 
 def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     for role in ROLES:
         # Two databases of one cluster may be migrated at the same moment.
         op.execute(f"""
@@ -55,7 +55,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("DROP SCHEMA books")
     op.execute("RESET ROLE")
     op.execute("REVOKE ALL ON SCHEMA chot FROM chot_app, chot_read, chot_enqueue")

@@ -9,7 +9,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("""
         CREATE TABLE chot.deployment (
             one           boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -69,6 +69,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     for table in ("worker_queues", "workers", "kinds", "queues", "deployment"):
         op.execute(f"DROP TABLE chot.{table}")

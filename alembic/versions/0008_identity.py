@@ -9,7 +9,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     # 48 bits of milliseconds, version 7 and variant bits, the rest random. PostgreSQL 18 has
     # uuidv7(); 15 to 17 do not. Bit 52 and 53 turn version 4 into 7.
     op.execute("""
@@ -69,7 +69,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("DROP FUNCTION chot.fingerprint(text, text, text, jsonb, text[])")
     op.execute("DROP FUNCTION chot.is_fingerprint_scalar(jsonb)")
     op.execute("DROP FUNCTION chot.uuid7()")

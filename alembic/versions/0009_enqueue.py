@@ -17,7 +17,7 @@ SIGNATURE = "text, text, text, jsonb, timestamptz, integer, integer, text, text,
 
 
 def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     _merge_payload()
     _check()
     _bound_transaction()
@@ -247,7 +247,7 @@ def _enqueue_many() -> None:
 
 
 def downgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("DROP FUNCTION chot.enqueue_many(jsonb)")
     op.execute(f"DROP FUNCTION chot.enqueue({SIGNATURE})")
     op.execute("DROP FUNCTION chot.bound_transaction()")

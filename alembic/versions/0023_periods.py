@@ -9,7 +9,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("""
         CREATE TABLE books.periods (
             company    text COLLATE "C" NOT NULL REFERENCES books.companies,
@@ -54,6 +54,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("DROP TABLE books.periods")
     op.execute("DROP FUNCTION books.refuse_overlapping_periods()")

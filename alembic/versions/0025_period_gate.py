@@ -16,7 +16,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("""
         CREATE FUNCTION books.period_gate_key(company text, period text) RETURNS bigint
         LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -70,7 +70,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("DROP TRIGGER stock_movements_gate ON books.stock_movements")
     op.execute("DROP FUNCTION books.pass_period_gate()")
     op.execute("DROP FUNCTION books.period_gate_key(text, text)")

@@ -13,7 +13,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("""
         CREATE TABLE books.movement_costs (
             run_id       bigint NOT NULL,
@@ -30,5 +30,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("DROP TABLE books.movement_costs")

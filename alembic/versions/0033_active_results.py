@@ -13,7 +13,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("""
         CREATE TABLE books.active_results (
             run_id   bigint NOT NULL REFERENCES books.cost_runs,
@@ -40,6 +40,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("DROP VIEW books.active_movement_costs")
     op.execute("DROP TABLE books.active_results")

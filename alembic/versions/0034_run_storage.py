@@ -16,7 +16,7 @@ PARENTS = "ARRAY['movement_costs', 'store_balances']"
 
 
 def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute(f"""
         CREATE FUNCTION books.open_run_storage(run bigint) RETURNS void
         LANGUAGE plpgsql SECURITY DEFINER
@@ -64,6 +64,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '3s'")
+    op.execute("SET LOCAL lock_timeout = '800ms'")
     op.execute("DROP FUNCTION books.drop_run_storage(bigint)")
     op.execute("DROP FUNCTION books.open_run_storage(bigint)")

@@ -2,8 +2,10 @@
 
 import asyncio
 import io
+import random
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 
 import click
 from alembic.config import Config
@@ -19,12 +21,16 @@ from alembic import command
 from shared.cli.exits import Exit, Failure
 from shared.cli.options import as_json, print_json
 from shared.cli.settings import settings_of
-from shared.database import is_unreachable, open_engine
+from shared.database import is_unreachable, open_engine, sqlstate_of
 from shared.errors import ConfigRefused
 from shared.kinds.registry import load_kinds, mirror_kinds
 from shared.settings import load_migrate_url
 
 HOME = Path(__file__).parents[2]
+# lock_not_available, deadlock_detected: others were there first.
+GIVEN_UP = frozenset({"55P03", "40P01"})
+PATIENCE_SECONDS = 300.0
+RETRY_SECONDS = 1.0
 
 
 class MirrorSettings(BaseSettings):
@@ -60,7 +66,7 @@ def migrate(context: click.Context, /, *, target: str, only_check: bool, as_json
         if only_check:
             context.exit(_check(config, url, as_json=as_json))
         before = asyncio.run(_position(config, url)).revision
-        _move(config, before, target)
+        _move_patiently(config, before, target)
         kinds = asyncio.run(_mirror(url)) if target == "head" else []
         after = asyncio.run(_position(config, url)).revision
     except ConfigRefused as refusal:
@@ -86,6 +92,23 @@ def _config() -> Config:
     config = Config(toml_file=str(HOME / "pyproject.toml"), stdout=io.StringIO())
     config.set_main_option("script_location", str(HOME / "alembic").replace("%", "%%"))
     return config
+
+
+def _move_patiently(config: Config, before: str | None, target: str) -> None:
+    """Move, and try again when a lock was not to be had in time.
+
+    A step gives its lock up within a second, since everybody who comes after it queues behind it;
+    what it stopped at was rolled back, and what was done before it is done.
+    """
+    until = monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return _move(config, before, target)
+        except DBAPIError as error:
+            if sqlstate_of(error) not in GIVEN_UP or monotonic() > until:
+                raise
+            click.echo("a lock was not to be had in time; trying again", err=True)
+        sleep(random.uniform(0.5, 1.5) * RETRY_SECONDS)
 
 
 def _move(config: Config, before: str | None, target: str) -> None:

@@ -151,7 +151,14 @@ Index(
     unique=True,
     postgresql_where=text("state IN ('pending', 'running')"),
 )
-Index("jobs_pending_idx", jobs.c.available_at, postgresql_where=text("state = 'pending'"))
+Index(
+    "jobs_pending_queue_idx",
+    jobs.c.queue,
+    jobs.c.available_at,
+    postgresql_include=["kind"],
+    postgresql_where=text("state = 'pending'"),
+)
+Index("jobs_cancelled_idx", jobs.c.id, postgresql_where=text("state = 'cancelled'"))
 Index("jobs_running_idx", jobs.c.id, postgresql_where=text("state = 'running'"))
 Index("jobs_dead_idx", jobs.c.id, postgresql_where=text("state = 'dead'"))
 Index("jobs_cleanup_idx", jobs.c.id, postgresql_where=text("cleanup_due"))
@@ -243,5 +250,52 @@ dead_messages = Table(
     _count("receive_count"),
     _instant("created_at", required=True),
     UniqueConstraint("queue", "message_id"),
+    schema="chot",
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_id", Text, primary_key=True),
+    Column("key_hash", LargeBinary, nullable=False),
+    _text("principal", required=True),
+    Column("roles", ARRAY(Text), nullable=False),
+    _text("company"),
+    Column("brands", ARRAY(Text)),
+    _instant("created_at", required=True),
+    _instant("expires_at"),
+    _instant("revoked_at"),
+    _instant("last_used_at"),
+    schema="chot",
+)
+
+endings = Table(
+    "endings",
+    metadata,
+    Column("id", BIGINT, Identity(always=True), primary_key=True),
+    _text("kind", required=True),
+    _text("state", required=True),
+    schema="chot",
+)
+
+ending_totals = Table(
+    "ending_totals",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("state", Text, primary_key=True),
+    Column("jobs", BIGINT, nullable=False),
+    schema="chot",
+)
+
+archived_jobs = Table(
+    "archived_jobs",
+    metadata,
+    Column("id", UUID, primary_key=True),
+    _instant("finished_at", required=True),
+    Column("job", JSONB, nullable=False),
+    Column("payload", JSONB),
+    Column("result", JSONB),
+    Column("error", JSONB),
+    Column("attempts", JSONB, nullable=False),
     schema="chot",
 )

@@ -129,7 +129,7 @@ def test_a_revision_gives_up_soon_when_it_cannot_lock(path: object) -> None:
         ]
         statements = [node for node in function.body if not _is_docstring(node)]
         first = ast.unparse(statements[0])
-        assert re.fullmatch(r"op\.execute\(\"SET LOCAL lock_timeout = '3s'\"\)", first), first
+        assert re.fullmatch(r"op\.execute\(\"SET LOCAL lock_timeout = '800ms'\"\)", first), first
         assert len(statements) > 1, f"{name} of {path} does nothing"
 
 
@@ -140,4 +140,4 @@ def _is_docstring(node: ast.stmt) -> bool:
 def test_the_template_of_a_revision_gives_up_soon() -> None:
     """So that the next one cannot forget it."""
     template = (ROOT / "alembic" / "script.py.mako").read_text()
-    assert template.count("op.execute(\"SET LOCAL lock_timeout = '3s'\")") == 2
+    assert template.count("op.execute(\"SET LOCAL lock_timeout = '800ms'\")") == 2
