@@ -15,6 +15,7 @@ from tests.faults.world import faketime_library
 
 MOST_SHOWN = 12
 LONGEST_TIMELINE = 160
+RESTORES_EVERY = 5  # seeds; a backup is restored half-way in each of these
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +35,9 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--nemeses", default="", help=f"only these, of: {','.join(FAULTS)}")
     parser.add_argument("--postgres-bin", type=Path, default=None, help="default: the wheel's 18")
     parser.add_argument(
-        "--restore", action="store_true", help="restore a backup half-way, as a new deployment"
+        "--restore",
+        action="store_true",
+        help="restore a backup half-way, as a new deployment, in every seed (else in every fifth)",
     )
     parser.add_argument("--out", type=Path, default=Path(".chot/faults"))
     asked = parser.parse_args(arguments)
@@ -54,9 +57,8 @@ async def _run(asked: argparse.Namespace) -> int:
     async with open_backing(asked.postgres_bin) as backing:
         for seed in seeds:
             home = _fresh(asked.out / f"pg{backing.postgres.major}-seed{seed}")
-            plan = Plan(
-                seed=seed, seconds=asked.seconds, faults=asked.faults, restores=asked.restore
-            )
+            restores = asked.restore or seed % RESTORES_EVERY == 0
+            plan = Plan(seed=seed, seconds=asked.seconds, faults=asked.faults, restores=restores)
             verdict = await run_one(backing, plan, home)
             verdicts.append(verdict)
             _say_verdict(verdict, asked, backing.postgres.major)
