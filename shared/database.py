@@ -159,14 +159,17 @@ async def _restore(conn: AsyncConnection, driver: asyncpg.Connection) -> None:
 
 
 SET_LIMITS = text("""
-    SELECT set_config('lock_timeout', CAST(:lock AS text), true),
+    SELECT pg_backend_pid(), set_config('lock_timeout', CAST(:lock AS text), true),
            set_config('idle_in_transaction_session_timeout', CAST(:idle AS text), true)""")
 
 
-async def set_limits(conn: AsyncConnection, *, lock_timeout: float, idle_timeout: float) -> None:
-    """Bound lock waits and idle time of the transaction that `conn` is in (seconds, 0 = none)."""
+async def set_limits(conn: AsyncConnection, *, lock_timeout: float, idle_timeout: float) -> int:
+    """Bound lock waits and idle time of the transaction that `conn` is in (seconds, 0 = none).
+
+    Answers the pid of the server's process that serves this transaction, also behind a pooler.
+    """
     binds = {"lock": f"{round(lock_timeout * 1000)}ms", "idle": f"{round(idle_timeout * 1000)}ms"}
-    await conn.execute(SET_LIMITS, binds)
+    return int((await conn.execute(SET_LIMITS, binds)).scalar_one())
 
 
 def sqlstate_of(error: BaseException) -> str | None:

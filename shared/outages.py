@@ -7,6 +7,7 @@ become read-only (a failover) keeps its connections in the pool for ever.
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
@@ -25,6 +26,13 @@ SPOILT = frozenset({"25006", "26000"})
 # What the dialect does with a new connection after `do_connect` has handed it over.
 SET_UP = ("setup_asyncpg_json_codec", "setup_asyncpg_jsonb_codec")
 FRESH_SECONDS = 0.1
+KEEP_ALIVE = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 5),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 2),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 10_000),  # ms for what was sent to be acknowledged
+)
 
 
 def tell_outages(engine: AsyncEngine) -> AsyncEngine:
@@ -69,10 +77,25 @@ def check_before_use(engine: AsyncEngine, *, seconds: float) -> AsyncEngine:
 
 def _connect(dialect: Any, _record: Any, args: list[Any], options: dict[str, Any]) -> Any:
     try:
-        return dialect.connect(*args, **options)
+        adapted = dialect.connect(*args, **options)
     except DATABASE_ERRORS as error:
         said = str(error) or type(error).__name__
         raise dialect.loaded_dbapi.OperationalError(said) from error
+    _keep_alive(adapted.driver_connection)
+    return adapted
+
+
+def _keep_alive(driver: Any) -> None:
+    """Have the kernel notice within some ten seconds that the peer's machine is gone.
+
+    Left alone it asks after two hours, and sends what is not acknowledged for a quarter of one.
+    """
+    found = driver._transport.get_extra_info("socket")  # noqa: SLF001 - the driver has no setting
+    for level, name, value in KEEP_ALIVE:
+        option = getattr(socket, name, None)  # not every system knows all of them
+        if found is not None and option is not None:
+            with suppress(OSError):  # a Unix socket has no peer that could vanish
+                found.setsockopt(level, option, value)
 
 
 def _set_up(

@@ -27,7 +27,7 @@ from shared.errors import Conflict, LeaseLost, PermanentError
 from shared.exact_json import dump_exact
 from shared.logs import log
 from shared.settings import LeaseTiming
-from worker.lease import HeldLease, Progress, hold_fence, progress_of, settle_doubt
+from worker.lease import HeldLease, Progress, Session, hold_fence, progress_of, settle_doubt
 from worker.outcome import complete_job
 
 # Deadlock, serialization failure, lock timeout: the commit lost a fight, the job did nothing wrong.
@@ -72,9 +72,11 @@ async def fenced_transaction(
         async with connected(engine, held.drivers, strangers=True) as conn:
             # On the connection: what is set on an engine yields to what that engine was made with.
             await conn.execution_options(isolation_level="READ COMMITTED")
-            await set_limits(
+            pid = await set_limits(
                 conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
             )
+            driver = await driver_connection(conn)
+            held.session = Session(driver=driver, pid=pid, began=monotonic())
             tx = FencedTransaction(connection=conn)
             yield tx
             held.require()
@@ -89,6 +91,7 @@ async def fenced_transaction(
         raise
     finally:
         held.in_transaction = held.committing = False
+        held.session = None
 
 
 async def _fence(

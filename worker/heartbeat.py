@@ -27,6 +27,7 @@ from shared.settings import LeaseTiming
 from shared.sqs import TRANSPORT_ERRORS, SqsClient, open_sqs
 from shared.types import WorkerId
 from worker.ecs import Protection
+from worker.half_open import cut_half_open
 from worker.lease import CAUSES_TO_EXIT, HeldLease, read_owners, renew_leases
 from worker.liveness import Liveness
 from worker.presence import Presence, report_presence
@@ -179,6 +180,8 @@ class Heart:
             missing = [each for each in held if each.lease.job_id not in renewed]
             if missing:
                 await self._judge_missing(conn, missing)
+            if self._ping is not None:
+                await cut_half_open(conn, held, self._ping, self._timing.heartbeat)
         await report_presence(conn, self._presence, self._timing.lease)
 
     async def _renew(self, conn: AsyncConnection, held: Sequence[HeldLease]) -> set[UUID]:

@@ -60,6 +60,15 @@ def _cut(name: str, words: object, most: int) -> str:
     return words.replace("\0", "").encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Session:
+    """An open fenced transaction: our end of it, and the server's process at the other end."""
+
+    driver: Any
+    pid: int
+    began: float
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class HeldLease:
     """A lease this process holds: shared by the job's loop and the heartbeat's thread.
@@ -87,6 +96,7 @@ class HeldLease:
     progress: Progress | None = None
     children: set[int] = field(default_factory=set)
     drivers: set[Any] = field(default_factory=set)
+    session: Session | None = None
     on_stop: Callable[[], None] | None = None
 
     def stop(self, cause: StopCause, reason: str) -> None:

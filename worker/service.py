@@ -136,14 +136,13 @@ class Worker:
         for_jobs = budget.slots + MAINTENANCE_CONNECTIONS
         auto = opened(url, size - for_jobs, "chot worker", bound)
         app = opened(url, for_jobs, "chot worker job")
+        patience = max(1.0, self._timing.heartbeat)
+        reader = url if read_url is None else read_url.get_secret_value()
+        read = opened(reader, budget.slots, "chot worker read")
         return Engines(
-            app=check_before_use(app, seconds=max(1.0, self._timing.heartbeat)),
+            app=check_before_use(app, seconds=patience),
             auto=auto.execution_options(isolation_level="AUTOCOMMIT"),
-            read=opened(
-                url if read_url is None else read_url.get_secret_value(),
-                budget.slots,
-                "chot worker read",
-            ),
+            read=check_before_use(read, seconds=patience),
         )
 
     async def _start(

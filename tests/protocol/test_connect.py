@@ -1,5 +1,6 @@
-"""A connection that is lost between its log-in and its first statement is an outage like any."""
+"""Connecting: what is lost on the way is an outage like any, and the kernel watches the peer."""
 
+import socket
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from shared.database import is_unreachable, open_engine
-from shared.outages import tell_outages
+from shared.outages import KEEP_ALIVE, tell_outages
 from tests.services import Database
 
 
@@ -29,4 +30,16 @@ async def test_a_connection_lost_while_it_is_set_up_is_an_outage(database: Datab
     assert is_unreachable(caught.value)
     async with engine.connect():
         pass  # the next one is as good as new
+    await engine.dispose()
+
+
+@pytest.mark.scenario("F31")
+async def test_the_kernel_asks_whether_the_peer_is_still_there(database: Database) -> None:
+    """F31: a peer that vanishes without a reset is noticed in seconds, not by retransmits."""
+    engine = tell_outages(open_engine(database.app_url, pool_size=1, application_name="peer"))
+    async with engine.connect() as conn:
+        driver: Any = (await conn.get_raw_connection()).driver_connection
+        opened = driver._transport.get_extra_info("socket")
+        for level, name, value in KEEP_ALIVE:
+            assert opened.getsockopt(level, getattr(socket, name)) == value, name
     await engine.dispose()
