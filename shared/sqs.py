@@ -9,15 +9,21 @@ import asyncio
 import hashlib
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+)
 
+from shared.logs import log
 from shared.types import ReceiptHandle
 
 BATCH = 10
@@ -25,6 +31,10 @@ VISIBILITY_CAP_SECONDS = 43_200
 CALL_TIMEOUT_SECONDS = 10.0
 # What the world does to a call; everything else is a bug of ours.
 TRANSPORT_ERRORS = (BotoCoreError, ClientError, HTTPClientError, OSError, TimeoutError)
+# What botocore lets through raw when it cannot read its credentials: a token file with a newline,
+# an answer without a key, new credentials that have expired already.
+ODD_CREDENTIALS = (LookupError, RuntimeError, TypeError, ValueError)
+CREDENTIALS_SECONDS = 2.0
 INVALID_ENTRY = ("InvalidMessageContents", "InvalidParameterValue", "BatchRequestTooLong")
 GROUP_ID = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-]{1,128}")
 
@@ -60,11 +70,15 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryFailure:
-    """Why one entry was not taken; `invalid` means it never will be, unchanged."""
+    """Why one entry was not taken; `invalid` means it never will be, unchanged.
+
+    `ours`: SQS calls it the sender's fault (no right to send, say), which time alone seldom mends.
+    """
 
     code: str
     message: str
     invalid: bool
+    ours: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +93,46 @@ class QueueFacts:
 
 @dataclass(slots=True)
 class SqsClient:
-    """One aiobotocore client and the queue URLs it has looked up."""
+    """One aiobotocore client and the queue URLs it has looked up.
 
-    client: Any
+    It is made at the first call that credentials can be had for. Whatever is wrong with them, a
+    call raises one of TRANSPORT_ERRORS: an outage like any other, that may pass.
+    """
+
     prefix: str
+    connect: Callable[[], Awaitable[Any]]
     urls: dict[str, str] = field(default_factory=dict)
+    client: Any = None
+    connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def begin(self) -> None:
+        """Make the client if credentials are there at once; what is wrong with it is raised."""
+        try:
+            async with asyncio.timeout(CREDENTIALS_SECONDS):
+                await self._connected()
+        except (CredentialRetrievalError, TimeoutError) as error:
+            log.warning("sqs.no_credentials_yet", error=str(error) or type(error).__name__)
+
+    async def _connected(self) -> Any:
+        async with self.connecting:
+            if self.client is None:
+                self.client = await self.connect()
+        return self.client
+
+    @asynccontextmanager
+    async def _asking(self, seconds: float = CALL_TIMEOUT_SECONDS) -> AsyncIterator[Any]:
+        """The client, for one call that is given up after so many seconds."""
+        async with asyncio.timeout(seconds):
+            try:
+                yield await self._connected()
+            except ODD_CREDENTIALS as error:
+                raise _no_credentials(error) from error
 
     async def url(self, queue: str) -> str:
         """The queue's URL; raises the transport's error when it is not there (yet)."""
         if queue not in self.urls:
-            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
-                answer = await self.client.get_queue_url(QueueName=f"{self.prefix}-{queue}")
+            async with self._asking() as client:
+                answer = await client.get_queue_url(QueueName=f"{self.prefix}-{queue}")
             self.urls[queue] = answer["QueueUrl"]
         return self.urls[queue]
 
@@ -98,14 +141,15 @@ class SqsClient:
         assert 0 < len(messages) <= BATCH, "SendMessageBatch takes one to ten"
         entries = [_entry(message) for message in messages]
         url = await self.url(queue)
-        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
-            answer = await self.client.send_message_batch(QueueUrl=url, Entries=entries)
+        async with self._asking() as client:
+            answer = await client.send_message_batch(QueueUrl=url, Entries=entries)
         failed = {
             item["Id"]: EntryFailure(
                 code=item.get("Code", ""),
                 message=item.get("Message", ""),
                 invalid=bool(item.get("SenderFault"))
                 and item.get("Code", "").endswith(INVALID_ENTRY),
+                ours=bool(item.get("SenderFault")),
             )
             for item in answer.get("Failed", [])
         }
@@ -121,8 +165,8 @@ class SqsClient:
         its connection. What SQS had put in flight for it comes back by visibility.
         """
         url = await self.url(queue)
-        async with asyncio.timeout(wait_seconds + CALL_TIMEOUT_SECONDS):
-            answer = await self.client.receive_message(
+        async with self._asking(wait_seconds + CALL_TIMEOUT_SECONDS) as client:
+            answer = await client.receive_message(
                 QueueUrl=url,
                 MaxNumberOfMessages=min(most, BATCH),
                 WaitTimeSeconds=wait_seconds,
@@ -142,10 +186,8 @@ class SqsClient:
                 {"Id": str(n), "ReceiptHandle": handle, "VisibilityTimeout": seconds[handle]}
                 for n, handle in enumerate(chunk)
             ]
-            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
-                answer = await self.client.change_message_visibility_batch(
-                    QueueUrl=url, Entries=entries
-                )
+            async with self._asking() as client:
+                answer = await client.change_message_visibility_batch(QueueUrl=url, Entries=entries)
             refused |= {chunk[int(item["Id"])] for item in answer.get("Failed", [])}
         return refused
 
@@ -157,8 +199,8 @@ class SqsClient:
                 {"Id": str(n), "ReceiptHandle": handle}
                 for n, handle in enumerate(handles[start : start + BATCH])
             ]
-            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
-                await self.client.delete_message_batch(QueueUrl=url, Entries=entries)
+            async with self._asking() as client:
+                await client.delete_message_batch(QueueUrl=url, Entries=entries)
 
     async def facts(self, queue: str) -> QueueFacts:
         """Read the queue's real attributes, and its dead-letter queue's retention."""
@@ -182,8 +224,8 @@ class SqsClient:
 
     async def _attributes(self, queue: str) -> dict[str, str]:
         url = await self.url(queue)
-        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
-            answer = await self.client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+        async with self._asking() as client:
+            answer = await client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
         attributes: dict[str, str] = answer["Attributes"]
         return attributes
 
@@ -194,7 +236,8 @@ async def open_sqs(
 ) -> AsyncIterator[SqsClient]:
     """Open one client with `pool` connections and at most `attempts` tries a call.
 
-    Endpoint, region and credentials are botocore's own settings (AWS_ENDPOINT_URL_SQS, …).
+    Endpoint, region and credentials are botocore's own settings (AWS_ENDPOINT_URL_SQS, …); raises
+    for those that make no client. Credentials that cannot be had yet are waited for by its calls.
     """
     config = AioConfig(
         max_pool_connections=pool,
@@ -206,8 +249,24 @@ async def open_sqs(
     session = get_session()
     # AWS's own runtimes set AWS_REGION; botocore itself reads AWS_DEFAULT_REGION only.
     region = os.environ.get("AWS_REGION") or None
-    async with session.create_client("sqs", region_name=region, config=config) as client:
-        yield SqsClient(client=client, prefix=prefix)
+    async with AsyncExitStack() as stack:
+
+        async def connect() -> Any:
+            try:
+                await session.get_credentials()
+            except (OSError, *ODD_CREDENTIALS) as error:
+                raise _no_credentials(error) from error
+            client = session.create_client("sqs", region_name=region, config=config)
+            return await stack.enter_async_context(client)
+
+        sqs = SqsClient(prefix=prefix, connect=connect)
+        await sqs.begin()
+        yield sqs
+
+
+def _no_credentials(error: Exception) -> CredentialRetrievalError:
+    said = f"{type(error).__name__}: {error}"
+    return CredentialRetrievalError(provider="botocore", error_msg=said)
 
 
 def _entry(message: Outgoing) -> dict[str, str]:

@@ -77,6 +77,8 @@ class SqsProxy:
         # Messages of one answer come in reverse, and each answer takes that long.
         self.reversing = False
         self.answer_delay = 0.0
+        # Of a request's Authorization header: whether its key has expired.
+        self.key_expired: Callable[[str], bool] | None = None
         self._open.set()
         self._open = threading.Event()
 
@@ -107,6 +109,8 @@ class SqsProxy:
         refusal = self.refusals.get(action) or self.refusals.get("*")
         if refusal is not None and self.number(f"refuse {action}") % refusal.every == 0:
             return refusal.status, _error(refusal.code)
+        if self.key_expired is not None and self.key_expired(headers.get("authorization", "")):
+            return http.client.FORBIDDEN, _error("ExpiredToken")
         if self.answer_delay:
             sleep(self.answer_delay)  # the network's time, on this request's own thread
         if action == "SendMessageBatch":
