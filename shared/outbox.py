@@ -27,6 +27,9 @@ AT_ONCE = 4
 FIRST_RESEND_SECONDS = 5
 LAST_RESEND_SECONDS = 300
 LONGEST_BACKOFF_SECONDS = 5.0
+# The send at which a refused entry calls a human: sooner where SQS says that the fault is ours.
+ALERT_AT = 3
+ALERT_OURS_AT = 2
 
 # A row whose job is no longer pending has nothing left to say and is dropped; one whose job may
 # not run (a paused queue) waits. A job that is unknown is published: the claim will tell. The time
@@ -172,7 +175,8 @@ class Relay:
         error = f"{failure.code}: {failure.message}"[:2000]
         binds = {"id": row.id, "token": token, "error": error, "invalid": failure.invalid}
         await conn.execute(NOTE_FAILURE, binds)
-        if failure.invalid or row.sends >= 3:
+        patience = ALERT_OURS_AT if failure.ours else ALERT_AT
+        if failure.invalid or row.sends >= patience:
             alert(
                 "outbox.entry_refused",
                 job_id=str(row.job_id),

@@ -150,14 +150,25 @@ async def test_only_ids_that_sqs_took_are_deleted(
     assert [row.job_id for row in await waiting(probes)] == [ids[5]]
 
 
+@pytest.mark.parametrize(
+    ("code", "ours", "heard"), [("InternalError", False, 6), ("Denied", True, 7)]
+)
 async def test_a_failed_entry_backs_off_further_each_time(
-    probes: AsyncEngine, alerts: list[tuple[str, dict[str, Any]]]
+    probes: AsyncEngine,
+    alerts: list[tuple[str, dict[str, Any]]],
+    code: str,
+    heard: int,
+    *,
+    ours: bool,
 ) -> None:
-    """Pushed at the take, so that a crash backs off, too; from the third time on somebody hears."""
+    """Pushed at the take, so that a crash backs off, too.
+
+    From the third time on somebody hears, from the second where SQS says the fault is ours.
+    """
     await make_job(probes)
 
     def refused(messages: Sequence[Outgoing]) -> SendResult:
-        failure = EntryFailure(code="InternalError", message="no", invalid=False)
+        failure = EntryFailure(code=code, message="no", invalid=False, ours=ours)
         return SendResult(sent=frozenset(), failed={each.entry_id: failure for each in messages})
 
     waits = []
@@ -169,7 +180,7 @@ async def test_a_failed_entry_backs_off_further_each_time(
     expected = (5, 10, 20, 40, 80, 160, 300, 300)
     for wait, most in zip(waits, expected, strict=True):
         assert most - 3 < wait <= most  # a slow machine reads it a little later
-    assert len(alerts) == 6
+    assert len(alerts) == heard
 
 
 async def test_a_transport_failure_puts_rows_back(probes: AsyncEngine) -> None:
