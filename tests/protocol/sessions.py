@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import UUID
 
 import asyncpg
+import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -26,6 +28,26 @@ async def until_waiting(engine: AsyncEngine, sessions: int = 1) -> None:
     async with asyncio.timeout(30):
         while len(await fetch(engine, WAITING)) < sessions:  # noqa: ASYNC110 - the server's state
             await asyncio.sleep(0.01)
+
+
+async def waits(engine: AsyncEngine, task: "asyncio.Task[Any]") -> bool:
+    """True once a session of this database waits for a lock, False when the task ends instead."""
+    async with asyncio.timeout(30):
+        while not task.done():
+            if await fetch(engine, WAITING):
+                return True
+            await asyncio.sleep(0.01)
+    return False
+
+
+@asynccontextmanager
+async def waiting_for_nobody(seconds: float = 3) -> AsyncIterator[None]:
+    """Fail when the body waits: shorter than the lock timeout, so that the two are told apart."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        pytest.fail("it waited for a lock that somebody else holds")
 
 
 async def put_effect(conn: AsyncConnection, held: HeldLease, chunk: int = 0) -> None:

@@ -24,10 +24,16 @@ from tests.factories import (
     job_row,
     make_job,
 )
+from tests.protocol.sessions import waiting_for_nobody
 from tests.services import Database
 from worker.claim import CLAIM_ONE, Claimant, claim_jobs, find_claims, read_input
 from worker.fence import fenced_transaction
 from worker.lease import HeldLease
+
+RESERVED = """
+    UPDATE chot.queues
+       SET alone_worker = 'c', alone_until = clock_timestamp() + interval '5 s'
+     WHERE name = 'default'"""
 
 
 async def test_eight_claimers_of_one_job_have_one_winner(
@@ -138,6 +144,19 @@ async def test_no_attempts_left_means_no_claim(probes: AsyncEngine) -> None:
     assert await claim_jobs(autocommit(probes), claimant(), [charged, lost]) == []
 
 
+@pytest.mark.parametrize(
+    "used",
+    ["attempt = 6, fence = 6", "attempt = 10, fence = 10, lost_leases = 9"],
+)
+async def test_no_attempts_left_means_no_takeover(probes: AsyncEngine, used: str) -> None:
+    """The second arm has the same budget; the lease that has just run out is counted before."""
+    held = await claimed_job(probes)
+    await execute(probes, f"UPDATE chot.jobs SET {used} WHERE id = :i", i=held.lease.job_id)
+    await execute(probes, RESERVED)
+    await expire_lease(probes, held.lease.job_id)
+    assert await claim_jobs(autocommit(probes), claimant("c"), [held.lease.job_id]) == []
+
+
 async def test_one_frozen_row_does_not_hold_nine_others(probes: AsyncEngine) -> None:
     """⚑ A batch passes over a row that another transaction holds."""
     ids = [await make_job(probes) for _ in range(10)]
@@ -145,7 +164,7 @@ async def test_one_frozen_row_does_not_hold_nine_others(probes: AsyncEngine) -> 
         await other.execute(
             text("SELECT 1 FROM chot.jobs WHERE id = :i FOR NO KEY UPDATE"), {"i": ids[4]}
         )
-        async with asyncio.timeout(1.5):
+        async with waiting_for_nobody():
             claimed = await claim_jobs(autocommit(probes), claimant(), ids)
     assert {held.lease.job_id for held in claimed} == set(ids) - {ids[4]}
 
@@ -240,11 +259,7 @@ async def test_after_two_lost_leases_a_job_waits_for_a_reserved_queue(
         held = await claimed_again(probes, job_id, worker=name)
         await expire_lease(probes, job_id)
     assert await claim_jobs(autocommit(probes), claimant("c"), [job_id]) == []
-    await execute(
-        probes,
-        """UPDATE chot.queues SET alone_worker = 'c',
-                  alone_until = clock_timestamp() + interval '5 s' WHERE name = 'default'""",
-    )
+    await execute(probes, RESERVED)
     assert await claim_jobs(autocommit(probes), claimant("d"), [job_id]) == []
     assert len(await claim_jobs(autocommit(probes), claimant("c"), [JobId(job_id)])) == 1
     assert held is not None

@@ -23,7 +23,7 @@ from tests.factories import (
     make_job,
 )
 from tests.protocol.frozen import frozen_commits
-from tests.protocol.sessions import effects_of, put_effect, until_waiting
+from tests.protocol.sessions import effects_of, put_effect, waits
 from tests.services import Database
 from tests.tcp_proxy import Proxy, open_proxy
 from worker.claim import claim_jobs
@@ -73,7 +73,8 @@ async def test_a_commit_whose_answer_is_lost_counts_once(
         await proxy.until_held()
         proxy.reset()
         proxy.heal()
-        await committing
+        (end,) = await asyncio.gather(committing, return_exceptions=True)
+        assert end is None, "it was committed"
         assert (held.checkpoint_no, held.completed) == (1, completes)
         if not completes:
             await commit_effect(engine, held, completes=True)
@@ -110,8 +111,7 @@ async def test_a_commit_still_on_its_way_is_waited_for(
         committing = asyncio.create_task(commit_effect(engine, held, completes=completes))
         await freezer.until_stuck("behind the proxy")
         proxy.reset()
-        await until_waiting(probes)  # it has come back to ask, and waits for the job's row
-        assert not committing.done()
+        assert await waits(probes, committing), "it asks, and waits for the job's row to tell"
         await freezer.thaw()
         await committing
     assert (held.checkpoint_no, held.completed) == (1, completes)

@@ -140,8 +140,9 @@ async def test_a_twin_that_ends_between_insert_and_look_is_replaced(
         await until_waiting(probes)
         await leave(probes, held, "complete")
         await holder.execute("SELECT pg_advisory_unlock(7)")
-        answer = await submit
+        (answer,) = await asyncio.gather(submit, return_exceptions=True)
     await still.dispose()
+    assert isinstance(answer, Accepted), answer
     assert (answer.created, answer.duplicate) == (True, None)
     assert answer.job_id != held.lease.job_id
 
@@ -318,7 +319,11 @@ async def test_batches_in_opposite_orders_do_not_deadlock(probes: AsyncEngine, k
     for round_no in range(12):
         jobs = [_write(round_no * 100 + n, kind) for n in range(20)]
         orders = (jobs, jobs[::-1], jobs[10:] + jobs[:10])
-        answers = await asyncio.gather(*(_submit_many(probes, order) for order in orders))
+        ends = await asyncio.gather(
+            *(_submit_many(probes, order) for order in orders), return_exceptions=True
+        )
+        answers = [end for end in ends if not isinstance(end, BaseException)]
+        assert len(answers) == 3, ends
         assert sum(each.created for batch in answers for each in batch) == 20
         found = [
             {job.payload["number"]: each.job_id for job, each in zip(order, batch, strict=True)}

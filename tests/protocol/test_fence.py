@@ -29,7 +29,7 @@ from tests.factories import (
 )
 from tests.protocol.sessions import effects_of, lock_job, put_effect, until_waiting
 from tests.services import Database
-from worker.claim import claim_jobs
+from worker.claim import CLAIM_ONE, claim_jobs
 from worker.fence import fenced_transaction
 from worker.lease import HeldLease, hold_fence, renew_leases
 
@@ -96,6 +96,25 @@ async def test_a_takeover_waits_for_a_commit_and_starts_behind_it(probes: AsyncE
 async def _claim_waiting(engine: AsyncEngine, held: HeldLease) -> HeldLease:
     (found,) = await claim_jobs(autocommit(engine), claimant("b"), [held.lease.job_id], wait=True)
     return found
+
+
+@pytest.mark.parametrize("completes", [False, True])
+async def test_a_fence_behind_a_takeover_judges_the_row_anew(
+    probes: AsyncEngine, *, completes: bool
+) -> None:
+    """⚑ It began while the lease was ours and waited for the row: what it looked at is history."""
+    zombie = await claimed_job(probes, worker="a")
+    job_id = zombie.lease.job_id
+    await expire_lease(probes, job_id)
+    async with probes.connect() as taking:
+        binds = claimant("b").binds() | {"ids": [job_id], "tokens": [uuid4()]}
+        assert len((await taking.execute(CLAIM_ONE, binds)).all()) == 1
+        committing = asyncio.create_task(commit_effect(probes, zombie, completes=completes))
+        await until_waiting(probes)
+        await taking.commit()
+    with pytest.raises(LeaseLost):
+        await committing
+    assert await effects_of(probes, job_id) == []
 
 
 @pytest.mark.parametrize("completes", [False, True])
@@ -191,7 +210,7 @@ async def test_a_copy_as_first_act_is_inside_the_transaction(
     zombie = await claimed_job(probes, worker="a")
     job_id = zombie.lease.job_id
     columns = ["job_id", "number", "chunk", "fence", "attempt", "pid"]
-    with pytest.raises(LeaseLost):
+    with pytest.raises((LeaseLost, AssertionError)) as refused:
         async with fenced_transaction(probes, zombie, TIMING, completes=False) as tx:
             raw = await tx.connection.get_raw_connection()
             assert raw.driver_connection is not None
@@ -203,7 +222,8 @@ async def test_a_copy_as_first_act_is_inside_the_transaction(
             )
             await expire_lease(probes, job_id)
             await claimed_again(probes, job_id, worker="b")
-    assert await effects_of(probes, job_id) == []
+    assert await effects_of(probes, job_id) == [], "the COPY was committed beside the fence"
+    assert refused.type is LeaseLost
     # And the trap itself, so that this test is known to look at the right thing.
     bare = open_engine(database.app_url, pool_size=1)
     async with bare.connect() as conn:

@@ -25,7 +25,7 @@ from tests.factories import (
     scalar,
 )
 from tests.protocol.frozen import frozen_commits
-from tests.protocol.sessions import effects_of, lock_job, put_effect
+from tests.protocol.sessions import effects_of, lock_job, put_effect, waiting_for_nobody
 from tests.services import Database
 from worker.claim import claim_jobs
 from worker.fence import fenced_transaction
@@ -98,7 +98,7 @@ async def test_an_open_row_lock_costs_only_its_own_renewal(probes: AsyncEngine) 
     held = await held_jobs(probes, 10)
     async with probes.begin() as conn:
         await lock_job(conn, held[0].lease.job_id)
-        async with asyncio.timeout(3):
+        async with waiting_for_nobody():
             assert await renew(probes, held) == {each.lease.job_id for each in held[1:]}
     assert len(await renew(probes, held)) == 10
 
@@ -206,7 +206,7 @@ async def test_a_beat_in_the_middle_of_a_fence_waits_for_nobody(probes: AsyncEng
     async with probes.connect() as conn:
         await put_effect(conn, held)
         assert await hold_fence(conn, held, None, None)
-        async with asyncio.timeout(3):
+        async with waiting_for_nobody():
             assert await renew(probes, [held]) == set()
         await conn.commit()
     held.checkpoint_no += 1

@@ -37,7 +37,7 @@ from tests.protocol.exits import (
     prepare,
     released_before,
 )
-from tests.protocol.sessions import effects_of, put_effect, until_waiting
+from tests.protocol.sessions import effects_of, lock_job, put_effect, until_waiting
 from worker.claim import claim_jobs
 from worker.cleanup import clean_up_one
 from worker.fence import fenced_transaction
@@ -124,6 +124,24 @@ async def test_an_exit_and_a_takeover_never_deadlock(probes: AsyncEngine) -> Non
         assert left != bool(taken) or how != "complete"
 
 
+async def test_an_exit_behind_a_takeover_is_refused_at_once(probes: AsyncEngine) -> None:
+    """⚑ The same, held still: had the exit begun with its attempt, each would wait for the other."""
+    held = await claimed_job(probes, worker="a")
+    await expire_lease(probes, held.lease.job_id)
+    async with probes.connect() as other, autocommit(probes).connect() as leaving:
+        await lock_job(other, held.lease.job_id)
+        only = [held.lease.job_id]
+        first = claim_jobs(autocommit(probes), claimant("b"), only, wait=True)
+        taking = asyncio.create_task(first)
+        await until_waiting(probes)
+        exiting = asyncio.create_task(leave_over(leaving, held, "complete"))
+        await until_waiting(probes, 2)
+        await other.commit()
+        taken, left = await asyncio.gather(taking, exiting, return_exceptions=True)
+    assert not isinstance(taken, BaseException), taken
+    assert (len(taken), left) == (1, False)
+
+
 # Follow-ups
 
 
@@ -146,7 +164,9 @@ async def test_any_end_turns_the_follow_up_into_a_job(probes: AsyncEngine, how: 
     """⚑ In the same commit as the end, with its message: the work that was asked for is done."""
     held = await running_with_follow_up(probes, how)
     assert await leave(probes, held, how)
-    (born,) = await fetch(probes, FOLLOW_UPS, i=held.lease.job_id)
+    follow_ups = await fetch(probes, FOLLOW_UPS, i=held.lease.job_id)
+    assert len(follow_ups) == 1
+    (born,) = follow_ups
     assert (born.state, born.fence) == ("pending", 0)
     assert born.payload == {"number": 7, "note": "second"}
     assert await outbox_of(probes) == [(born.id, "probe.follow", "RED")]
