@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.errors import ConfigRefused
+from shared.limits import Limits
 
 EX_CONFIG = 78
 LARGEST_PORT = 65_535
@@ -105,6 +106,10 @@ class SharedSettings(BaseSettings):
     idle_in_transaction_seconds: float | None = Field(None, gt=0)
     lock_timeout_seconds: float | None = Field(None, gt=0)
 
+    alert_due_seconds: float = Field(900.0, gt=0, description="a due job waits: alert")
+    alert_transaction_seconds: float = Field(600.0, gt=0, description="one stays open: alert")
+    alert_dead_rows: int = Field(100_000, ge=0, description="in a table of ours: alert")
+
     _sound_urls = field_validator("database_url", "read_database_url")(refuse_strange_url)
 
     @property
@@ -122,6 +127,15 @@ class SharedSettings(BaseSettings):
             margin=given(self.margin_seconds, min(4.0, lease * 2 / 15)),
             idle_in_transaction=given(self.idle_in_transaction_seconds, min(20.0, lease * 2 / 3)),
             lock_timeout=given(self.lock_timeout_seconds, min(4.0, beat / 2)),
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """From when on the watch tells a human."""
+        return Limits(
+            due_seconds=self.alert_due_seconds,
+            transaction_seconds=self.alert_transaction_seconds,
+            dead_rows=self.alert_dead_rows,
         )
 
     @model_validator(mode="after")

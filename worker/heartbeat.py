@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
+from typing import NoReturn
 from uuid import UUID
 
 from sqlalchemy.exc import DBAPIError
@@ -31,6 +32,7 @@ from worker.half_open import cut_half_open
 from worker.lease import CAUSES_TO_EXIT, HeldLease, read_owners, renew_leases
 from worker.liveness import Liveness
 from worker.presence import Presence, report_presence
+from worker.readiness import Readiness
 from worker.visibility import extend_deliveries
 
 EXIT_STUCK = 70
@@ -54,6 +56,7 @@ class Heart:
         visibility_cap_seconds: float,
         exit_grace_seconds: float,
         liveness: Liveness | None = None,
+        readiness: Readiness | None = None,
         agent_uri: str | None = None,
     ) -> None:
         self._database_url = database_url
@@ -68,6 +71,7 @@ class Heart:
         self._ping: Callable[[Callable[[], None]], object] | None = None
         self._ponged_at = self._answered_at = self._turned_at = monotonic()
         self._liveness = liveness
+        self._readiness = readiness
         self._loop: asyncio.AbstractEventLoop | None = None
         self._protection: Protection | None = None
         if agent_uri is not None:
@@ -183,6 +187,8 @@ class Heart:
             if self._ping is not None:
                 await cut_half_open(conn, held, self._ping, self._timing.heartbeat)
         await report_presence(conn, self._presence, self._timing.lease)
+        if self._readiness is not None:
+            self._readiness.beaten()
 
     async def _renew(self, conn: AsyncConnection, held: Sequence[HeldLease]) -> set[UUID]:
         """Renew all; should a job's progress be refused, the leases matter more than it."""
@@ -222,6 +228,8 @@ class Heart:
             self._enforce(monotonic())
             self._watch_lag(lag_limit)
             self._tell_liveness(monotonic())
+            if self._readiness is not None:
+                self._readiness.tell(monotonic(), self._answered_at, tuple(self._held.values()))
             await asyncio.sleep(WATCH_SECONDS)
 
     def _enforce(self, now: float) -> None:
@@ -271,13 +279,20 @@ class Heart:
         period = max(0.2, min(self._timing.heartbeat, self._timing.visibility / 6))
         while True:
             try:
+                # One client for as long as it beats: each new one is a session of its own.
                 async with open_sqs(self._queue_prefix, pool=2, read_timeout=5) as sqs:
-                    while True:
-                        await self._extend(sqs)
-                        await asyncio.sleep(period)
+                    await self._extend_with(sqs, period)
             except ERRORS as error:
                 log.warning("visibility.not_extended", error=str(error) or type(error).__name__)
                 await asyncio.sleep(period)
+
+    async def _extend_with(self, sqs: SqsClient, period: float) -> NoReturn:
+        while True:
+            try:
+                await self._extend(sqs)
+            except ERRORS as error:
+                log.warning("visibility.not_extended", error=str(error) or type(error).__name__)
+            await asyncio.sleep(period)
 
     async def _extend(self, sqs: SqsClient) -> None:
         await extend_deliveries(

@@ -2,12 +2,14 @@
 
 `python -m worker.liveness` exits 0 while the file is fresh and 1 when it is stale or missing: for
 the health check of a task definition. Whether PostgreSQL or SQS can be had is no part of it, or an
-outage would restart the fleet and kill what runs.
+outage would restart the fleet and kill what runs. `--ready` looks at the file beside it, which says
+whether the worker could take a job (worker/readiness.py).
 """
 
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -18,11 +20,18 @@ from shared.logs import log
 SETTING = "CHOT_LIVENESS_FILE"
 TOUCH_SECONDS = 1.0
 STALE_SECONDS = 30.0
+READY_STALE_SECONDS = 5.0  # what it is touched for has been judged over three periods already
 
 
 def liveness_path(setting: str = "") -> Path:
     """Where the file is: what CHOT_LIVENESS_FILE says, or a name of ours in the temp directory."""
     return Path(setting) if setting else Path(tempfile.gettempdir()) / "chot-worker-alive"
+
+
+def readiness_path(setting: str = "") -> Path:
+    """The file beside it, touched while a job could be taken."""
+    alive = liveness_path(setting)
+    return alive.with_name(f"{alive.name}-ready")
 
 
 class Liveness:
@@ -79,15 +88,17 @@ def age_of(path: Path) -> float | None:
     return age if age >= 0 else None
 
 
-def main() -> int:
-    """The health check: 0 fresh, 1 stale or missing."""
-    path = liveness_path(os.environ.get(SETTING, ""))
+def main(argv: Sequence[str] = ()) -> int:
+    """The health check, or with --ready the look at the other file: 0 fresh, 1 stale or missing."""
+    setting, ready = os.environ.get(SETTING, ""), "--ready" in argv
+    path = readiness_path(setting) if ready else liveness_path(setting)
     age = age_of(path)
-    fresh = age is not None and age <= STALE_SECONDS
+    fresh = age is not None and age <= (READY_STALE_SECONDS if ready else STALE_SECONDS)
     said = "is missing" if age is None else f"was touched {age:.1f} s ago"
-    sys.stderr.write(f"{path} {said}: {'alive' if fresh else 'not alive'}\n")
+    what = "ready" if ready else "alive"
+    sys.stderr.write(f"{path} {said}: {what if fresh else f'not {what}'}\n")
     return 0 if fresh else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

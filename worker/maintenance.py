@@ -8,6 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from shared.logs import log
 from shared.sqs import TRANSPORT_ERRORS, SqsClient
+from shared.watch import Watch
 from worker.attempt import Runner
 from worker.cleanup import clean_up_one
 from worker.dead_letter import import_dead_letters
@@ -15,10 +16,12 @@ from worker.presence import PRUNE
 from worker.reaper import BATCH as REAP_BATCH
 from worker.reaper import reap_expired
 from worker.reconciler import restage_lost
+from worker.retention import Retention
+from worker.settings import WorkerSettings
 
 
 class Maintenance:
-    """Reaper, reconciler, cleanup, import of SQS's own dead letters.
+    """Reaper, reconciler, cleanup, import of SQS's own dead letters, retention, watch.
 
     Every worker runs them; each step is one conditional statement (or one locked row), so that
     any number of them may meet. `wake_relay` is called when something was staged.
@@ -30,15 +33,18 @@ class Maintenance:
         sqs: SqsClient,
         *,
         queues: list[str],
-        reaper_seconds: float,
-        reconciler_seconds: float,
+        settings: WorkerSettings,
         wake_relay: Callable[[], None],
     ) -> None:
         self._runner = runner
         self._sqs = sqs
         self._queues = queues
-        self._reaper_seconds = reaper_seconds
-        self._reconciler_seconds = reconciler_seconds
+        self._settings = settings
+        self._watch = Watch(settings.limits)
+        self._retention = Retention(
+            archive_after_days=settings.archive_after_days,
+            archive_keep_days=settings.archive_keep_days,
+        )
         self._wake_relay = wake_relay
         self._cleanup_due = asyncio.Event()
 
@@ -48,12 +54,15 @@ class Maintenance:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run all loops until `stop`."""
+        often, seldom = self._settings.reaper_seconds, self._settings.reconciler_seconds
         async with asyncio.TaskGroup() as tasks:
             for name, period, step in (
-                ("reaper", self._reaper_seconds, self._reap),
-                ("reconciler", self._reconciler_seconds, self._reconcile),
-                ("cleanup", self._reaper_seconds, self._clean_up),
-                ("dead_letters", self._reconciler_seconds, self._import),
+                ("reaper", often, self._reap),
+                ("reconciler", seldom, self._reconcile),
+                ("cleanup", often, self._clean_up),
+                ("dead_letters", seldom, self._import),
+                ("watch", seldom, self._look),
+                ("retention", self._settings.retention_seconds, self._retain),
             ):
                 tasks.create_task(self._forever(name, period, step, stop), name=name)
 
@@ -92,7 +101,7 @@ class Maintenance:
 
     async def _reconcile(self) -> None:
         async with self._runner.engines.auto.connect() as conn:
-            if await restage_lost(conn, self._reconciler_seconds):
+            if await restage_lost(conn, self._settings.reconciler_seconds):
                 self._wake_relay()
             await conn.execute(PRUNE)
 
@@ -101,6 +110,13 @@ class Maintenance:
         runner = self._runner
         while await clean_up_one(runner.engines.app, runner.handlers, runner.timing):
             pass
+
+    async def _look(self) -> None:
+        async with self._runner.engines.auto.connect() as conn:
+            await self._watch.look(conn)
+
+    async def _retain(self) -> None:
+        await self._retention.step(self._runner.engines.auto)
 
     async def _import(self) -> None:
         for queue in self._queues:

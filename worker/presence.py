@@ -19,6 +19,7 @@ class QueuePresence:
     free_slots: int
     free_since: float | None = None
     empty_receive_at: float | None = None
+    received_at: float = float("-inf")  # the last receive that came to an end
 
     def set_free(self, free: int) -> None:
         """Note how many slots are free now, and since when some have been."""

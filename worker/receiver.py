@@ -128,6 +128,7 @@ class Receiver:
             wait_seconds=self._poll_seconds,
             visibility_seconds=round(visibility),
         )
+        self.presence.received_at = monotonic()
         if not deliveries:
             # Nothing was there at any moment since the poll began: that is what it proves.
             self.presence.empty_receive_at = began

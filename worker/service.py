@@ -28,10 +28,11 @@ from worker.ecs import agent_uri, task_name
 from worker.handlers import Handler
 from worker.heartbeat import EXIT_STUCK, Heart, new_worker_id
 from worker.lease import HeldLease
-from worker.liveness import TOUCH_SECONDS, Liveness
+from worker.liveness import TOUCH_SECONDS, Liveness, readiness_path
 from worker.maintenance import Maintenance
 from worker.outcome import Failed, Lost, Outcome
 from worker.presence import Presence, QueuePresence, leave
+from worker.readiness import Readiness
 from worker.receiver import Receiver
 from worker.settings import (
     MAINTENANCE_CONNECTIONS,
@@ -175,6 +176,12 @@ class Worker:
             visibility_cap_seconds=self._settings.visibility_cap_seconds,
             exit_grace_seconds=2 * grace + 2 * self._timing.heartbeat + self._timing.margin,
             liveness=self._liveness,
+            readiness=Readiness(
+                readiness_path(self._settings.liveness_file),
+                presence,
+                beat_seconds=self._timing.heartbeat,
+                poll_seconds=poll,
+            ),
             agent_uri=agent_uri(),
         )
         runner = Runner(
@@ -210,8 +217,7 @@ class Worker:
             runner,
             sending,
             queues=list(self._slots),
-            reaper_seconds=self._settings.reaper_seconds,
-            reconciler_seconds=self._settings.reconciler_seconds,
+            settings=self._settings,
             wake_relay=self._relay.wake,
         )
         self._receivers = [

@@ -24,7 +24,11 @@ READ_MISSED = text(f"""
            extract(epoch FROM j.lease_expires_at - clock_timestamp())::double precision
                AS lease_left,
            {CLAIMABLE} AS claimable, {LOST_LEASES} >= {RUNS_ALONE_AFTER} AS alone
-      FROM chot.jobs j WHERE j.id = ANY(:ids)""")
+      FROM chot.jobs j WHERE j.id = ANY(:ids)
+    UNION ALL
+    SELECT a.id, a.job ->> 'state', a.job ->> 'queue', a.job ->> 'kind',
+           (a.job ->> 'payload_version')::integer, NULL, false, false
+      FROM chot.archived_jobs a WHERE a.id = ANY(:ids)""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ Settlement = Delete | PutOff | ClaimAgain | RunAlone | Bury
 
 
 async def read_missed(conn: AsyncConnection, ids: list[JobId]) -> Mapping[JobId, Any]:
-    """The missed jobs as they are now."""
+    """The missed jobs as they are now, archived ones included: a message may be older."""
     return {row.id: row for row in await conn.execute(READ_MISSED, {"ids": ids})}
 
 

@@ -1,0 +1,73 @@
+"""Retention: jobs that ended long ago move into the archive, in small batches, for ever.
+
+The owner's functions decide what may go (migration 0054): succeeded and cancelled jobs, never one
+that is pending, running or dead. Expired idempotency keys are the api's to remove.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from time import monotonic
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from shared.jobs.counts import ENDINGS, add_up_endings
+from shared.logs import log
+
+BATCH = 500
+# A step ends after so many batches, so that a drain never waits for a long walk.
+BATCHES = 20
+DAY_SECONDS = 86_400
+BEGINNING = UUID(int=0)
+
+ARCHIVE_JOBS = text("""
+    SELECT moved, last FROM chot.archive_jobs(
+        CAST(:after AS uuid), make_interval(secs => :seconds), CAST(:most AS integer))""")
+REMOVE_ARCHIVED = text("""
+    SELECT chot.remove_archived_jobs(make_interval(secs => :seconds), CAST(:most AS integer))""")
+
+
+@dataclass(slots=True, kw_only=True)
+class Retention:
+    """One walk after the other over the finished jobs. Days; 0 means never."""
+
+    archive_after_days: float
+    archive_keep_days: float
+    _after: UUID = BEGINNING
+
+    async def step(self, engine: AsyncEngine) -> None:
+        """Some batches of each; `engine` is in autocommit, so that a batch is a transaction."""
+        while await self._add_up(engine) == ENDINGS:
+            pass
+        moved = await self._archive(engine) if self.archive_after_days else 0
+        gone = await self._remove(engine) if self.archive_keep_days else 0
+        if moved or gone:
+            log.info("jobs.archived", jobs=moved, removed=gone)
+
+    async def _add_up(self, engine: AsyncEngine) -> int:
+        async with engine.connect() as conn:
+            return await add_up_endings(conn)
+
+    async def _archive(self, engine: AsyncEngine) -> int:
+        moved = 0
+        for _ in range(BATCHES):
+            began = monotonic()
+            binds = {"after": self._after, "seconds": self.archive_after_days * DAY_SECONDS}
+            async with engine.connect() as conn:
+                row = (await conn.execute(ARCHIVE_JOBS, binds | {"most": BATCH})).one()
+            moved += row.moved
+            self._after = row.last or BEGINNING
+            if row.last is None:
+                break
+            await asyncio.sleep(monotonic() - began)  # half of the time is everybody else's
+        return moved
+
+    async def _remove(self, engine: AsyncEngine) -> int:
+        gone, removed = 0, BATCH
+        while removed == BATCH and gone < BATCH * BATCHES:
+            binds = {"seconds": self.archive_keep_days * DAY_SECONDS, "most": BATCH}
+            async with engine.connect() as conn:
+                removed = int(await conn.scalar(REMOVE_ARCHIVED, binds) or 0)
+            gone += removed
+        return gone
