@@ -46,7 +46,11 @@ NAMES = {Succeeded: "succeeded", Failed: "failed", Released: "released"}
 
 
 class Stuck(Exception):
-    """A handler did not end when it was cancelled; its slot cannot be freed."""
+    """A handler did not end when it was cancelled: its `outcome` is stored, its slot is gone."""
+
+    def __init__(self, words: str, outcome: Outcome) -> None:
+        super().__init__(words)
+        self.outcome = outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +89,8 @@ async def run_attempt(runner: Runner, held: HeldLease) -> Outcome:
         held.kill_children()
     _log_end(held, outcome, monotonic() - began)
     if not task.done():
-        raise Stuck(f"job {held.lease.job_id} ({held.job.kind}) ignores its cancellation")
+        words = f"job {held.lease.job_id} ({held.job.kind}) ignores its cancellation"
+        raise Stuck(words, outcome)
     return outcome
 
 

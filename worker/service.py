@@ -308,6 +308,7 @@ class Worker:
         except Stuck as stuck:
             # Its slot is gone. End in order, so that the neighbours lose nothing.
             log.error("slot.stuck", reason=str(stuck))
+            self._after(held, stuck.outcome)
             self._exit_code = EXIT_STUCK
             self._draining.set()
             return

@@ -159,14 +159,15 @@ async def computing_child(parent: Child) -> int:
     """Wait until the worker's one child process is past its start and computes; its pid."""
 
     async def there() -> int | None:
-        return next((pid for pid in _children(parent.pid) if _processor_ticks(pid) > 60), None)
+        return next((pid for pid in children_of(parent.pid) if _processor_ticks(pid) > 60), None)
 
     found = await eventually(there)
     assert isinstance(found, int), "a pid is a number"
     return found
 
 
-def _children(parent: int) -> list[int]:
+def children_of(parent: int) -> list[int]:
+    """The processes that the process has started and that still run."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         fields = _stat(int(stat.parent.name))
