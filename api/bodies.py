@@ -10,7 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from sqlalchemy import RowMapping
 
+from shared.json_text import portable
 from shared.types import TERMINAL, JobState
+
+SHOWS_ERROR = frozenset({JobState.DEAD, JobState.PENDING})
 
 RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
@@ -160,7 +163,7 @@ def job_summary(row: RowMapping) -> dict[str, Any]:
         "interruptions": row["interruptions"],
         "fence": row["fence"],
         "progress": _progress(row),
-        "error": row["error"] if state in {JobState.DEAD, JobState.PENDING} else None,
+        "error": portable(row["error"]) if state in SHOWS_ERROR else None,
         "blocked_by": row["blocked_by"],
         "cleanup_pending": row["cleanup_due"],
         "payload_version": row["payload_version"],
@@ -177,7 +180,7 @@ def job_view(row: RowMapping) -> dict[str, Any]:
     """What JobView describes, of a row of show_job()."""
     succeeded = row["state"] == JobState.SUCCEEDED
     return job_summary(row) | {
-        "result": row["result"] if succeeded else None,
+        "result": portable(row["result"]) if succeeded else None,
         "attempts": [_attempt(each) for each in row["attempts"]],
     }
 
@@ -198,7 +201,7 @@ def _attempt(row: dict[str, Any]) -> dict[str, Any]:
         "started_at": show_instant(datetime.fromisoformat(row["started_at"])),
         "ended_at": ended and show_instant(datetime.fromisoformat(ended)),
         "outcome": row["outcome"],
-        "error": row["error"],
+        "error": portable(row["error"]),
     }
 
 

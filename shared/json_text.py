@@ -10,9 +10,25 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, NoReturn
 
+LARGEST_SAFE = 2**53 - 1
+
 
 class _HasDecimal(Exception):
     pass
+
+
+def portable(value: Any) -> Any:
+    """The value with each integer beyond 2^53 as a string.
+
+    A browser, and whatever else reads JSON numbers as doubles, would round it in silence.
+    """
+    if isinstance(value, dict):
+        return {name: portable(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [portable(item) for item in value]
+    if isinstance(value, int) and not -LARGEST_SAFE <= value <= LARGEST_SAFE:
+        return str(value)
+    return value
 
 
 def to_json(value: Any, *, sort_keys: bool = False) -> str:

@@ -15,6 +15,8 @@ from shared.database import DATABASE_ERRORS, is_unreachable
 
 router = APIRouter(tags=["health"])
 PROBE_SECONDS = 2.0
+# A standby, and a server that was told to be read-only: it answers, and would take no submit.
+READ_ONLY_NOW = text("SELECT current_setting('transaction_read_only') = 'on'")
 
 
 class Health(BaseModel):
@@ -59,9 +61,9 @@ async def readyz(resources: Open) -> Response:
 async def _database_problem(resources: Resources) -> str | None:
     try:
         async with asyncio.timeout(PROBE_SECONDS), resources.reading() as conn:
-            await conn.execute(text("SELECT 1"))
+            read_only = await conn.scalar(READ_ONLY_NOW)
     except DATABASE_ERRORS as error:
         if not is_unreachable(error):
             raise
         return f"the database cannot be reached: {type(error).__name__}"
-    return None
+    return "the database is read-only: a failover" if read_only else None

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from tests.faults.schema import AUDIT_SCHEMA
 from tests.fleet import Fleet
 from tests.journeys.conftest import fleet, pg_proxy, probes, sqs_proxy
+from tests.scenarios.books import prepare_data
 from tests.scenarios.looking import Audit, Queue, api_of
 from tests.services import Database
 
@@ -40,3 +41,10 @@ async def http(fleet: Fleet) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an api process of this test's own."""
     async with api_of(fleet) as client:
         yield client
+
+
+@pytest.fixture
+async def data(probes: AsyncEngine, owner_engine: AsyncEngine) -> AsyncEngine:
+    """Role app's engine, on a database that has the tables and kinds of the data probes, too."""
+    await prepare_data(owner_engine, probes)
+    return probes
