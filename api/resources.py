@@ -4,12 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from api.counting import Counting
 from api.settings import BACKGROUND_POOL_SIZE, ApiSettings
 from shared.database import open_engine, transaction
+from shared.jobs.counts import read_counts
 from shared.kinds import Kind
 from shared.outages import tell_outages
 from shared.outbox import Relay
@@ -18,6 +22,7 @@ from shared.sqs import open_sqs
 SQS_CONNECTIONS = 4
 STOP_SECONDS = 5.0
 T = TypeVar("T")
+SET_STATEMENT_TIMEOUT = text("SELECT set_config('statement_timeout', CAST(:most AS text), true)")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +38,7 @@ class Resources:
     engine: AsyncEngine
     background: AsyncEngine
     relay: Relay
+    counting: Counting
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     unready: str | None = "the database has not been reached yet"
     writes: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -84,7 +90,12 @@ async def open_resources(
             background = loops.execution_options(isolation_level="AUTOCOMMIT")
             relay = Relay(background, sqs, poll_seconds=settings.relay_poll_seconds)
             resources = Resources(
-                settings=settings, kinds=kinds, engine=engine, background=background, relay=relay
+                settings=settings,
+                kinds=kinds,
+                engine=engine,
+                background=background,
+                relay=relay,
+                counting=Counting(partial(_count, engine, settings), settings.metrics_seconds),
             )
             yield resources
             if resources.writes:
@@ -92,3 +103,10 @@ async def open_resources(
     finally:
         await engine.dispose()
         await loops.dispose()
+
+
+async def _count(engine: AsyncEngine, settings: ApiSettings) -> dict[str, Any]:
+    async with transaction(engine) as conn:
+        limit = {"most": f"{round(settings.metrics_timeout_seconds * 1000)}ms"}
+        await conn.execute(SET_STATEMENT_TIMEOUT, limit)
+        return await read_counts(conn)
