@@ -1,0 +1,189 @@
+"""Gauges are what the database says, whichever process is asked and whatever befell the others."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+
+import httpx
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from dev.processes import Child
+from tests.factories import eventually, fetch, scalar
+from tests.fleet import Fleet
+from tests.journeys.looking import working
+from tests.scenarios.looking import api_of, post_job
+from tests.scenarios.metrics import FINAL, GAUGES, Scraped, count_all, scrape
+
+INTERVAL_SECONDS = 0.2
+SAMPLE_SECONDS = 0.05
+# A count is as old as its interval at most; a loaded machine is given some more.
+OLD_SECONDS = INTERVAL_SECONDS + 1.0
+RARE = {"CHOT_METRICS_SECONDS": f"{INTERVAL_SECONDS:g}"}
+BAD = ("raise_permanent", "exit", "return_nan")
+
+
+@dataclass(slots=True)
+class Drift:
+    """What SQL has said, moment by moment, and what was found too far from it."""
+
+    engine: AsyncEngine
+    seen: list[tuple[float, dict[str, int]]] = field(default_factory=list)
+
+    async def sample_forever(self) -> None:
+        """Count every row, again and again."""
+        while True:
+            async with self.engine.connect() as conn:
+                self.seen.append((monotonic(), await count_all(conn)))
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def compare(self, http: httpx.AsyncClient) -> Scraped:
+        """One scrape lies within what SQL said since a count may have been made."""
+        asked = monotonic()
+        scraped = await scrape(http)
+        answered = monotonic()
+        await eventually(lambda: self._seen_after(answered))
+        near = [
+            counts
+            for at, counts in self.seen
+            if asked - OLD_SECONDS <= at <= answered + 2 * SAMPLE_SECONDS + 0.5
+        ]
+        assert near, "SQL was asked in that time"
+        for state, value in scraped.states.items():
+            assert value >= 0, scraped.states
+            low, high = (f(each[state] for each in near) for f in (min, max))
+            # Between two samples a job may come and go: as many as there are slots.
+            room = 0 if state in FINAL else 8
+            assert low - room <= value <= high + room, (state, value, low, high)
+        assert scraped.submitted == sum(scraped.states.values())
+        assert scraped.total("chot_queue_due") >= 0
+        return scraped
+
+    async def _seen_after(self, moment: float) -> bool:
+        return bool(self.seen) and self.seen[-1][0] > moment
+
+
+@asynccontextmanager
+async def watched(engine: AsyncEngine) -> AsyncIterator[Drift]:
+    """SQL is asked beside everything else while the block runs."""
+    drift = Drift(engine)
+    sampling = asyncio.create_task(drift.sample_forever())
+    try:
+        yield drift
+    finally:
+        sampling.cancel()
+        await asyncio.wait({sampling})
+
+
+async def submit_mixed(clients: list[httpx.AsyncClient], jobs: int, rng: random.Random) -> None:
+    """Good ones, retried ones, and some that cannot but die, by whichever api."""
+    for number in range(jobs):
+        http = rng.choice(clients)
+        if number % 25 == 7:
+            how = BAD[number // 25 % len(BAD)]
+            await post_job(http, "probe.misbehave", max_attempts=1, how=how)
+        else:
+            fail_first = int(rng.random() < 0.1)
+            await post_job(http, chunks=rng.randint(1, 2), seconds=0.05, fail_first=fail_first)
+
+
+async def upset(
+    fleet: Fleet, engine: AsyncEngine, http: httpx.AsyncClient, rng: random.Random, *, kill: bool
+) -> None:
+    """Cancel some, redrive what is dead, and kill a worker where one is to be killed."""
+    active = await fetch(
+        engine, "SELECT id FROM chot.jobs WHERE state IN ('pending', 'running') ORDER BY id"
+    )
+    for row in rng.sample(active, min(3, len(active))):
+        answer = await http.post(f"/v1/jobs/{row.id}/cancel")
+        assert answer.status_code in {200, 409}, answer.text
+    for row in await fetch(engine, "SELECT id FROM chot.jobs WHERE state = 'dead' LIMIT 1"):
+        answer = await http.post(f"/v1/jobs/{row.id}/redrive")
+        assert answer.status_code in {202, 409}, answer.text
+    if kill:
+        living: list[Child] = [each for each in fleet.workers if each.alive]
+        rng.choice(living).kill()
+        fleet.worker(CHOT_CONCURRENCY="4")
+
+
+@pytest.mark.scenario("F54")
+@pytest.mark.parametrize(
+    ("jobs", "every", "kills"),
+    [(60, 1.0, 2), pytest.param(500, 2.0, 8, marks=pytest.mark.long)],
+    ids=["short", "whole"],
+)
+async def test_gauges_are_what_sql_says_through_kills_retries_and_cancels(
+    probes: AsyncEngine, fleet: Fleet, jobs: int, every: float, kills: int
+) -> None:
+    """Every step and line; 500 jobs in the long run, 60 every day, compared each 1 to 2 s, not 10.
+
+    Two apis say the same: what one submits and another process ends is in no process's memory.
+    After the drain every gauge is 0 but that of the dead, and the counters are SQL's to the job.
+    """
+    rng = random.Random(54)
+    workers = [fleet.worker(CHOT_CONCURRENCY="4") for _ in range(2)]
+    async with api_of(fleet, **RARE) as one, api_of(fleet, **RARE) as other:
+        await working(*workers)
+        async with watched(probes) as drift:
+            submitting = asyncio.create_task(submit_mixed([one, other], jobs, rng))
+            rounds = 0
+            while not submitting.done() or await active_jobs(probes):
+                await asyncio.sleep(every)  # the period between two scrapes
+                await asyncio.gather(drift.compare(one), drift.compare(other))
+                await upset(fleet, probes, one, rng, kill=rounds < kills)
+                rounds += 1
+                assert rounds < 120, "it does not come to rest"
+            await submitting
+        await asyncio.gather(*(at_rest(probes, each, jobs) for each in (one, other)))
+
+
+async def active_jobs(engine: AsyncEngine) -> int:
+    """How many are neither over nor dead."""
+    active = "SELECT count(*) FROM chot.jobs WHERE state IN ('pending', 'running')"
+    return int(await scalar(engine, active))
+
+
+async def at_rest(engine: AsyncEngine, http: httpx.AsyncClient, jobs: int) -> None:
+    """Nothing is active, and every number is SQL's."""
+
+    async def same() -> Scraped | None:
+        scraped = await scrape(http)
+        async with engine.connect() as conn:
+            return scraped if scraped.states == await count_all(conn) else None
+
+    scraped = await eventually(same)
+    states = scraped.states
+    assert scraped.submitted == jobs == sum(states.values())
+    assert all(states[state] == 0 for state in GAUGES if state != "dead"), states
+    assert scraped.total("chot_queue_due") == 0
+    assert scraped.total("chot_queue_oldest_due_seconds") == 0
+    assert states["succeeded"] > 0
+    assert states["cancelled"] > 0
+
+
+@pytest.mark.scenario("F54", "F52")
+async def test_labels_are_kinds_states_and_queues_and_nothing_else(fleet: Fleet) -> None:
+    """However many jobs, companies and workers: the number of series stays what it is."""
+    async with api_of(fleet, **RARE) as http:
+        before = await scrape(http)
+        await asyncio.gather(*(post_job(http) for _ in range(20)))
+
+        async def counted() -> Scraped | None:
+            scraped = await scrape(http)
+            return scraped if scraped.submitted == 20 else None
+
+        after: Scraped = await eventually(counted)
+        assert after.samples.keys() == before.samples.keys()
+        labels = {name for _, found in after.samples for name, _ in found}
+        assert labels == {"kind", "state", "queue"}
+        assert after.value("chot_queue_due", queue="default") == 20
+        first = after.value("chot_queue_oldest_due_seconds", queue="default")
+
+        async def older() -> bool:
+            now = await scrape(http)
+            return now.value("chot_queue_oldest_due_seconds", queue="default") > first + 0.5
+
+        await eventually(older)
