@@ -41,7 +41,13 @@ class AccessLog:
 
 
 def _tell(scope: Scope, facts: RequestFacts, status: int, milliseconds: float) -> None:
-    known = {"job_id": facts.job_id, "problem": facts.problem}
+    caller = facts.caller
+    known = {
+        "principal": caller and caller.principal,
+        "key": caller and caller.key_id,
+        "job_id": facts.job_id,
+        "problem": facts.problem,
+    }
     log.info(
         "http.request",
         method=scope["method"],
@@ -49,7 +55,6 @@ def _tell(scope: Scope, facts: RequestFacts, status: int, milliseconds: float) -
         status=status,
         ms=round(milliseconds, 2),
         request_id=facts.request_id,
-        principal=facts.principal,
         **{name: value for name, value in known.items() if value is not None},
     )
 

@@ -10,6 +10,7 @@ from api.bodies import job_url, job_view
 from api.problems import Problem
 from api.resources import Resources
 from api.submission import payload_problem
+from shared.access import Scope
 from shared.errors import Busy
 from shared.jobs.cancel import cancel_job
 from shared.jobs.read import get_job, show_job
@@ -25,10 +26,13 @@ def job_not_found(job_id: UUID) -> Problem:
     return Problem(slug="job-not-found", detail=f"job {job_id} is unknown here")
 
 
-async def cancelled_view(resources: Resources, job_id: UUID) -> dict[str, Any] | None:
+async def cancelled_view(resources: Resources, job_id: UUID, scope: Scope) -> dict[str, Any] | None:
     """Cancel, then show the job in its final state, whichever it is; None when there is none."""
     for _ in range(TRIES):  # a redrive may come between "too late" and the look at the state
         async with resources.transaction() as conn:
+            # A job's company and brand never change: what is in scope now stays so.
+            if await show_job(conn, job_id, scope=scope) is None:
+                return None
             won = await cancel_job(conn, JobId(job_id))
             row = await show_job(conn, job_id)
         if won:
@@ -40,17 +44,19 @@ async def cancelled_view(resources: Resources, job_id: UUID) -> dict[str, Any] |
     raise Busy(f"job {job_id} changes its state again and again")
 
 
-async def redrive_one(resources: Resources, job_id: UUID) -> Problem | None:
+async def redrive_one(resources: Resources, job_id: UUID, scope: Scope) -> Problem | None:
     """Redrive one job; the problem says why not, and None means it is pending again."""
     async with resources.transaction() as conn:
-        problem = await _redrive(conn, resources, job_id)
+        problem = await _redrive(conn, resources, job_id, scope)
     if problem is None:
         resources.relay.wake()
     return problem
 
 
-async def _redrive(conn: AsyncConnection, resources: Resources, job_id: UUID) -> Problem | None:
-    row = await get_job(conn, job_id)
+async def _redrive(
+    conn: AsyncConnection, resources: Resources, job_id: UUID, scope: Scope
+) -> Problem | None:
+    row = await get_job(conn, job_id, scope=scope)
     if row is None:
         return job_not_found(job_id)
     outdated = _outdated(resources, row)

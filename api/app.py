@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from api.access_log import AccessLog
+from api.authentication import open_authenticator
 from api.background import background_loops
 from api.description import DescribedApi
 from api.dropping import Dropping
@@ -18,6 +19,7 @@ from api.gate import Gate, facts_of
 from api.problems import Problem, ProblemRaised, field_problem, problem_response
 from api.queries import refuse_ambiguous
 from api.resources import open_resources
+from api.rights import refuse_without_right
 from api.routes import dead_letters, docs, health, jobs, queues
 from api.settings import ApiSettings, load_settings
 from api.strict_json import Malformed
@@ -42,6 +44,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_resources(chosen, kinds) as resources, background_loops(resources):
             app.state.resources = resources
+            app.state.authenticator = open_authenticator(chosen, resources)
             yield
 
     app = DescribedApi(
@@ -49,11 +52,12 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         description=DESCRIPTION,
         version="1",
         lifespan=lifespan,
+        dependencies=[Depends(refuse_without_right)],
         redirect_slashes=False,
         docs_url=None,  # the framework's pages load scripts from elsewhere; ours is api/routes/docs
         redoc_url=None,
     )
-    # The scheme is for readers of /docs; the gate itself compares the token.
+    # The scheme is for readers of /docs; the gate itself asks who holds the token.
     bearer = Security(HTTPBearer(auto_error=False))
     secured = APIRouter(dependencies=[bearer, Depends(refuse_ambiguous)])
     for routes in (jobs, dead_letters, queues):

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.idempotency import delete_expired_keys
 from api.resources import STOP_SECONDS, Resources
+from shared.api_keys import find_key
 from shared.database import is_unreachable, set_limits, sqlstate_of
 from shared.errors import ConfigRefused
 from shared.kinds.registry import mirror_kinds
@@ -84,6 +85,7 @@ async def prepare_database(resources: Resources, stop: asyncio.Event) -> None:
             async with resources.transaction() as conn:
                 await _read_limits(conn, resources)
                 await refuse_restored(conn)
+                await find_key(conn, "")  # a schema without keys lets nobody in
                 await mirror_kinds(
                     conn,
                     resources.kinds,

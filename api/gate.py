@@ -1,23 +1,25 @@
 """The gate: what is judged by bytes and principal alone, before any route sees the request.
 
-Order: size as announced, then authentication. Health asks for no token, and the description asks
-for none where CHOT_DOCS_PUBLIC is set: a browser that opens /docs cannot send one.
+Order: size as announced, then authentication; what the account may do is the route's own rule
+(api/rights.py). Health asks for no token, and the description asks for none where
+CHOT_DOCS_PUBLIC is set: a browser that opens /docs cannot send one.
 """
 
 import asyncio
-import hmac
 from dataclasses import dataclass, field
 from uuid import uuid4
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.authentication import OWNER, Authenticator, Caller
+from api.failures import failure_problem
 from api.problems import Problem, ProblemRaised, problem_response
 from api.settings import BODY_LIMIT_BYTES, ApiSettings
+from shared.database import DATABASE_ERRORS
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 DESCRIPTION_PATHS = frozenset({"/docs", "/openapi.json"})
-ACCOUNT = "api"  # who holds the deployment's one token, and whoever asks where there is none
 FACTS = "chot.facts"
 BODY_SECONDS_MAX = 30.0  # 300 KiB at 10 KiB/s; who sends slower only holds a connection
 
@@ -27,7 +29,7 @@ class RequestFacts:
     """What is known of a request beside its bytes; the access log tells it."""
 
     request_id: str = field(default_factory=lambda: str(uuid4()))
-    principal: str = ACCOUNT
+    caller: Caller | None = None
     job_id: str | None = None
     problem: str | None = None
 
@@ -39,17 +41,16 @@ def facts_of(request: Request) -> RequestFacts:
 
 
 class Gate:
-    """ASGI middleware that answers 413 and 401 itself and lets the rest pass."""
+    """ASGI middleware that answers 413 and 401 itself; what passes has its caller in the facts."""
 
     def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
         self._app = app
-        token = settings.token
         self._open_paths = OPEN_PATHS | (DESCRIPTION_PATHS if settings.docs_public else set())
-        self._token = None if token is None else token.get_secret_value().encode()
+        self._open = settings.api_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer with the problem that stops it."""
-        problem = self._problem(Request(scope)) if scope["type"] == "http" else None
+        problem = await self._problem(Request(scope)) if scope["type"] == "http" else None
         if problem is None:
             await self._app(scope, receive, send)
             return
@@ -57,19 +58,38 @@ class Gate:
         facts.problem = problem.slug
         await problem_response(problem, facts.request_id)(scope, receive, send)
 
-    def _problem(self, request: Request) -> Problem | None:
+    async def _problem(self, request: Request) -> Problem | None:
         announced = request.headers.get("content-length", "")
         if announced.isdigit() and int(announced[:20]) > BODY_LIMIT_BYTES:
             return too_large()
-        if self._token is None or request.url.path in self._open_paths:
+        if request.scope["path"] in self._open_paths:
             return None
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        known = hmac.compare_digest(given.strip().encode("latin-1"), self._token)
-        if known and scheme.lower() == "bearer":
+        facts = facts_of(request)
+        try:
+            facts.caller = await self._caller(request)
+        except ProblemRaised as raised:
+            return raised.problem
+        except DATABASE_ERRORS as error:
+            return failure_problem(error, facts.request_id)
+        return None if facts.caller is not None else unauthorized()
+
+    async def _caller(self, request: Request) -> Caller | None:
+        """Who asks; of several Authorization lines none counts: nobody can say which is meant."""
+        given = request.headers.getlist("authorization")
+        if not given and self._open:
+            return OWNER
+        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        if scheme.lower() != "bearer":
             return None
-        headers = {"WWW-Authenticate": 'Bearer realm="chot"'}
-        detail = "send Authorization: Bearer <token>"
-        return Problem(slug="unauthorized", detail=detail, headers=headers)
+        authenticator: Authenticator = request.app.state.authenticator
+        return await authenticator.authenticate(token.strip())
+
+
+def unauthorized() -> Problem:
+    """The 401; it says the same of a key that is unknown, expired or revoked."""
+    headers = {"WWW-Authenticate": 'Bearer realm="chot"'}
+    detail = "send Authorization: Bearer <key>"
+    return Problem(slug="unauthorized", detail=detail, headers=headers)
 
 
 def too_large() -> Problem:

@@ -25,6 +25,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "malformed-idempotency-key": (400, "The Idempotency-Key header is malformed"),
     "bad-request": (400, "The request is malformed"),
     "unauthorized": (401, "A valid bearer token is required"),
+    "forbidden": (403, "The account lacks the right"),
     "not-found": (404, "There is nothing under this address"),
     "job-not-found": (404, "There is no such job"),
     "queue-not-found": (404, "There is no such queue"),

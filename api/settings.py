@@ -16,7 +16,8 @@ class ApiSettings(SharedSettings):
 
     api_host: str = "127.0.0.1"
     api_port: int = Field(8000, ge=0, le=65_535)
-    token: SecretStr | None = Field(None, description="bearer token; none means loopback only")
+    token: SecretStr | None = Field(None, description="one bearer token with every right")
+    api_open: bool = Field(False, description="no token asked for, every right; loopback only")
     docs_public: bool = Field(False, description="/docs and /openapi.json ask for no token")
     api_pool_size: int = Field(10, ge=2, le=200)
     api_lock_timeout_seconds: float | None = Field(None, gt=0, description="of one request")
@@ -43,10 +44,14 @@ class ApiSettings(SharedSettings):
 
     @model_validator(mode="after")
     def _open_to_loopback_only(self) -> Self:
-        if self.token is None and not is_loopback(self.api_host):
+        if self.api_open and not is_loopback(self.api_host):
             raise ValueError(
-                f"CHOT_API_HOST={self.api_host} and CHOT_TOKEN (not set) disagree: without a "
-                "token the api binds to a loopback address only"
+                f"CHOT_API_HOST={self.api_host} and CHOT_API_OPEN=true disagree: an api that asks "
+                "for no token binds to a loopback address only"
+            )
+        if self.api_open and self.token is not None:
+            raise ValueError(
+                "CHOT_TOKEN (set) and CHOT_API_OPEN=true disagree: an open api asks for no token"
             )
         return self
 

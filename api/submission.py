@@ -7,6 +7,7 @@ from typing import Any, assert_never
 from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from api.authentication import Caller
 from api.bodies import SubmitBody, job_url, show_instant
 from api.idempotency import (
     Answer,
@@ -19,11 +20,18 @@ from api.idempotency import (
 )
 from api.problems import Problem, ProblemRaised, field_problem, validation_problem
 from api.resources import Resources
+from shared.access import Role
 from shared.errors import EnqueueRefused
 from shared.jobs.enqueue import Accepted, Submit, enqueue
 from shared.json_text import to_json
 from shared.kinds import Kind
 
+HIGHEST_PRIORITY = 9
+# One text for codes that nobody has and codes of others, so that no answer tells them apart.
+NOT_YOURS = {
+    "unknown-company": "is no company that this account may submit for",
+    "unknown-brand": "is no brand of this company that this account may submit for",
+}
 # What chot.enqueue() may still refuse although the body passed here.
 REFUSALS = {"company": "unknown-company", "brand": "unknown-brand", "kind": "unknown-kind"}
 MOST_KINDS_TOLD = 20
@@ -68,6 +76,29 @@ def check_submit(
         principal=principal,
         payload_version=kind.version,
     )
+
+
+def refuse_beyond_rights(raw: dict[str, Any], checked: Submit | Problem, who: Caller) -> None:
+    """ProblemRaised for a job outside the caller's scope, or a priority above its role.
+
+    What is wrong with the request anyway comes first: else the answer would tell whether the
+    company of another account exists.
+    """
+    company, brand = raw.get("company"), raw.get("brand")
+    if not who.scope.covers(company, brand):
+        if isinstance(checked, Problem):
+            raise ProblemRaised(checked)
+        field = "brand" if who.scope.covers_company(company) else "company"
+        raise ProblemRaised(_not_yours(f"unknown-{field}", checked))
+    if raw.get("priority") == HIGHEST_PRIORITY and not who.has(Role.OPERATE):
+        more = {"role": Role.OPERATE.value, "route": "POST /v1/jobs"}
+        detail = f"POST /v1/jobs with priority {HIGHEST_PRIORITY} asks for role operate"
+        raise ProblemRaised(Problem(slug="forbidden", detail=detail, more=more))
+
+
+def _not_yours(slug: str, job: Submit) -> Problem:
+    field = slug.removeprefix("unknown-")
+    return field_problem(slug, field, NOT_YOURS[slug], getattr(job, field))
 
 
 def payload_problem(kind: Kind, payload: str) -> Problem | None:
@@ -127,8 +158,10 @@ async def _enqueue(conn: AsyncConnection, checked: Submit | Problem) -> Answer:
 def _refusal(refused: EnqueueRefused, job: Submit) -> Problem:
     known = refused.code in UNKNOWN
     slug = REFUSALS.get(refused.field, "invalid-request") if known else "invalid-request"
-    values = {"company": job.company, "brand": job.brand, "max_attempts": job.max_attempts}
-    return field_problem(slug, refused.field, str(refused), values.get(refused.field))
+    if slug in NOT_YOURS:
+        return _not_yours(slug, job)
+    value = job.max_attempts if refused.field == "max_attempts" else None
+    return field_problem(slug, refused.field, str(refused), value)
 
 
 def _answer(job: Submit, accepted: Accepted) -> Answer:

@@ -12,6 +12,7 @@ from dev.processes import StartFailed
 from dev.sample_company import load_sample
 from dev.sqs import QueueAttributes, SqsServer, ensure_queues, start_sqs
 from dev.stack_config import DatabaseUrls, StackConfig, base_environment
+from dev.stack_key import make_key
 
 DATABASE = "chot"
 DEFAULT_VISIBILITY_SECONDS = 60
@@ -56,6 +57,8 @@ async def start_backing(config: StackConfig, say: Say) -> Backing:
         endpoint = config.sqs_endpoint or (sqs.endpoint if sqs else "")
         make_queues(config, endpoint)
         urls = config.database or await _make_database(config, postgres, say)
+        if config.has_key:
+            await make_key(urls.superuser, config.token)
         return Backing(urls=urls, sqs_endpoint=endpoint, postgres=postgres, sqs=sqs)
     except BaseException:
         if sqs is not None:

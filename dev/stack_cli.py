@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import json
 import os
-import secrets
 import shlex
 import signal
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from dev.processes import StartFailed, is_listening
 from dev.stack import Stack
 from dev.stack_config import StackConfig
+from shared.api_keys import key_id_of, new_key
 
 USUAL_PORT = 8000
 SAMPLE_MOVEMENTS = 20_000
@@ -66,12 +66,12 @@ def config_of(asked: argparse.Namespace) -> StackConfig:
 
 
 def _kept_token(home: Path) -> str:
-    """The token of earlier runs, for its owner only: what a terminal has exported stays good."""
+    """The key of earlier runs, for its owner only: what a terminal has exported stays good."""
     kept = home / "token"
-    if not kept.exists():
+    if not kept.exists() or key_id_of(kept.read_text().strip()) is None:
         home.mkdir(parents=True, exist_ok=True)
         kept.touch(mode=0o600)
-        kept.write_text(secrets.token_urlsafe(24))
+        kept.write_text(new_key())
     return kept.read_text().strip()
 
 

@@ -1,12 +1,12 @@
 """What a development stack is made of, and the environment its processes run in."""
 
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dev.sqs import aws_environment
+from shared.api_keys import key_id_of, new_key
 
 ROOT = Path(__file__).parents[1]
 # Ctrl-C should be quick, and nobody waits for a developer's long poll. Both may be overridden.
@@ -27,7 +27,8 @@ class StackConfig:
     """What to start, and what is there already (`database`, `sqs_endpoint`).
 
     `port` 0 takes any free port; further apis get ports of their own. `env` goes to every api and
-    worker and wins over everything else. `movements` 0 loads no sample company.
+    worker and wins over everything else. `movements` 0 loads no sample company. `token` is a key,
+    which the stack stores; any other text becomes the apis' CHOT_TOKEN.
     """
 
     home: Path
@@ -37,7 +38,7 @@ class StackConfig:
     movements: int = 0
     fresh: bool = False
     supervise: bool = True
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    token: str = field(default_factory=new_key)
     queue_prefix: str = "chot"
     env: Mapping[str, str] = field(default_factory=dict)
     database: DatabaseUrls | None = None
@@ -48,6 +49,11 @@ class StackConfig:
     def logs(self) -> Path:
         """Where each child's output goes, one file a child."""
         return self.home / "logs"
+
+    @property
+    def has_key(self) -> bool:
+        """Whether the token is a key, and not the apis' own setting."""
+        return key_id_of(self.token) is not None
 
     def setting(self, name: str) -> str | None:
         """The value of a CHOT_* setting as the children will see it, if it is set at all."""
@@ -84,7 +90,7 @@ def child_environment(config: StackConfig, urls: DatabaseUrls, sqs_endpoint: str
         "CHOT_READ_DATABASE_URL": urls.read,
         "CHOT_QUEUE_PREFIX": config.queue_prefix,
         "CHOT_API_HOST": "127.0.0.1",
-        "CHOT_TOKEN": config.token,
+        "CHOT_TOKEN": "" if config.has_key else config.token,
         "CHOT_DOCS_PUBLIC": "true",  # or the printed address of /docs would open in no browser
     }
     return {**base_environment(config), **aws_environment(sqs_endpoint), **ours, **config.env}

@@ -64,6 +64,8 @@ class Fleet:
                 "CHOT_DRAIN_SECONDS": "10",
                 "CHOT_KILL_GRACE_SECONDS": "1",
                 "CHOT_LOG_FORMAT": "json",
+                # Tests of rights bring a token, or say that they want keys.
+                "CHOT_API_OPEN": "false" if "CHOT_TOKEN" in changes else "true",
             }
             | changes
         )

@@ -11,9 +11,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from sqlalchemy import RowMapping
 
 from api.actions import redrive_one
+from api.authentication import Caller
 from api.bodies import job_url, show_instant
 from api.cursors import as_number, as_uuid, read_cursor, read_job_cursor, write_cursor
-from api.dependencies import Ready
+from api.dependencies import Ready, Who
 from api.description import OF_A_BODY, problems
 from api.failures import failure_problem
 from api.gate import facts_of, read_json_body
@@ -22,6 +23,7 @@ from api.queries import Limit
 from api.resources import Resources
 from api.responses import json_response
 from api.strict_json import parse_object
+from shared.access import Role, Scope
 from shared.database import DATABASE_ERRORS
 from shared.jobs.dead_letters import list_dead_jobs, list_dead_messages
 from shared.json_text import to_json
@@ -82,16 +84,18 @@ class DeadLetters(BaseModel):
 
 @router.get("", response_class=Response, responses=problems() | {200: {"model": DeadLetters}})
 async def list_dead_letters(
-    query: Annotated[DeadLettersQuery, Query()], resources: Ready
+    query: Annotated[DeadLettersQuery, Query()], resources: Ready, who: Who
 ) -> Response:
-    """List dead jobs and dead messages, newest first."""
+    """List dead jobs and, for an admin of all companies, dead messages; newest first."""
     job_key, message_key = read_cursor(query.cursor, keys=2) if query.cursor else ("", "")
     jobs, messages = [], []
     async with resources.reading() as conn:
         if job_key != END:
             before = as_uuid(job_key, query.cursor or "") if job_key else None
-            jobs = await list_dead_jobs(conn, kind=query.kind, before=before, limit=query.limit + 1)
-        if message_key != END:
+            jobs = await list_dead_jobs(
+                conn, kind=query.kind, before=before, limit=query.limit + 1, scope=who.scope
+            )
+        if message_key != END and _sees_messages(who):
             number = as_number(message_key, query.cursor or "") if message_key else None
             messages = await list_dead_messages(conn, before=number, limit=query.limit + 1)
     keys = [_next_key(rows, query.limit) for rows in (jobs, messages)]
@@ -101,6 +105,11 @@ async def list_dead_letters(
         "next_cursor": None if keys == [END, END] else write_cursor(*keys),
     }
     return json_response(body)
+
+
+def _sees_messages(who: Caller) -> bool:
+    """A message is raw: nobody can say whose it is, or what somebody put into it."""
+    return who.has(Role.ADMIN) and who.scope.is_everything
 
 
 def _next_key(rows: list[Any], limit: int) -> str:
@@ -220,20 +229,20 @@ class RedriveReport(BaseModel):
         }
     },
 )
-async def redrive(request: Request, resources: Ready) -> Response:
+async def redrive(request: Request, resources: Ready, who: Who) -> Response:
     """Redrive dead jobs, each in a transaction of its own: one that is refused stops no other."""
     raw = parse_object(await read_json_body(request))
     try:
         asked = RedriveBody.model_validate_json(to_json(raw))
     except ValidationError as error:
         raise ProblemRaised(validation_problem(error)) from None
-    each = _redrive_each(resources, asked, facts_of(request).request_id)
+    each = _redrive_each(resources, asked, who.scope, facts_of(request).request_id)
     report = await resources.finish(each, name="redrive")
     return json_response(report)
 
 
 async def _redrive_each(
-    resources: Resources, asked: RedriveBody, request_id: str
+    resources: Resources, asked: RedriveBody, scope: Scope, request_id: str
 ) -> dict[str, Any]:
     """A row that cannot be had is refused like any other; an outage ends the call with a report.
 
@@ -244,12 +253,12 @@ async def _redrive_each(
     refused: list[dict[str, Any]] = []
     last = trying = None
     try:
-        async with aclosing(_matching(resources, asked)) as matching:
+        async with aclosing(_matching(resources, asked, scope)) as matching:
             async for job_id in matching:
                 if len(redriven) + len(refused) == MOST_REDRIVES:
                     break
                 trying = job_id
-                problem = await _redrive_or_busy(resources, job_id, request_id)
+                problem = await _redrive_or_busy(resources, job_id, scope, request_id)
                 if problem is None:
                     redriven.append({"id": str(job_id), "status_url": job_url(job_id)})
                 else:
@@ -275,9 +284,11 @@ def _untold(asked: RedriveBody, trying: UUID | None) -> list[UUID]:
     return named[named.index(trying) :]
 
 
-async def _redrive_or_busy(resources: Resources, job_id: UUID, request_id: str) -> Problem | None:
+async def _redrive_or_busy(
+    resources: Resources, job_id: UUID, scope: Scope, request_id: str
+) -> Problem | None:
     try:
-        return await redrive_one(resources, job_id)
+        return await redrive_one(resources, job_id, scope)
     except DATABASE_ERRORS as error:
         problem = failure_problem(error, request_id)
         if problem.slug != "busy":
@@ -285,7 +296,9 @@ async def _redrive_or_busy(resources: Resources, job_id: UUID, request_id: str) 
         return problem
 
 
-async def _matching(resources: Resources, asked: RedriveBody) -> AsyncGenerator[UUID, None]:
+async def _matching(
+    resources: Resources, asked: RedriveBody, scope: Scope
+) -> AsyncGenerator[UUID, None]:
     if asked.ids is not None:
         for job_id in dict.fromkeys(asked.ids):
             yield job_id
@@ -293,7 +306,9 @@ async def _matching(resources: Resources, asked: RedriveBody) -> AsyncGenerator[
     before = read_job_cursor(asked.cursor) if asked.cursor is not None else None
     while True:
         async with resources.reading() as conn:
-            rows = await list_dead_jobs(conn, kind=asked.kind, before=before, limit=PAGE)
+            rows = await list_dead_jobs(
+                conn, kind=asked.kind, before=before, limit=PAGE, scope=scope
+            )
         for row in rows:
             yield row["id"]
         if len(rows) < PAGE:

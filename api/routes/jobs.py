@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from api.actions import cancelled_view, job_not_found, redrive_one
 from api.bodies import JobSummary, JobView, SubmitAnswer, SubmitBody, job_summary, job_view
 from api.cursors import read_job_cursor, write_cursor
-from api.dependencies import Facts, Ready
+from api.dependencies import Facts, Ready, Who
 from api.description import OF_A_BODY, problems
 from api.gate import read_json_body
 from api.idempotency import Asked, MalformedKey, parse_key, request_digest
@@ -22,7 +22,7 @@ from api.resources import Resources
 from api.responses import json_response
 from api.strict_json import parse_object
 from api.submission import Request as Submission
-from api.submission import check_submit, submit
+from api.submission import check_submit, refuse_beyond_rights, submit
 from shared.jobs.read import list_jobs, show_job
 from shared.json_text import to_json
 from shared.types import TERMINAL, JobState
@@ -78,7 +78,7 @@ POLL_SECONDS = 0.5
         ],
     },
 )
-async def submit_job(request: Request, resources: Ready, facts: Facts) -> Response:
+async def submit_job(request: Request, resources: Ready, facts: Facts, who: Who) -> Response:
     """Submit a job. 202 with a new one, 200 with the one that does this work already."""
     try:
         key = parse_key(request.headers.getlist("idempotency-key"))
@@ -89,8 +89,10 @@ async def submit_job(request: Request, resources: Ready, facts: Facts) -> Respon
     asked = None
     if key is not None:
         digest = request_digest("POST", SUBMIT_ROUTE, raw)
-        asked = Asked(principal=facts.principal, key=key, digest=digest)
-    checked = check_submit(raw, resources.kinds, facts.principal)
+        asked = Asked(principal=who.principal, key=key, digest=digest)
+    checked = check_submit(raw, resources.kinds, who.principal)
+    # Before the key is looked up: who has lost a right gets no stored answer either.
+    refuse_beyond_rights(raw, checked, who)
     if asked is None and isinstance(checked, Problem):
         raise ProblemRaised(checked)
     submission = Submission(asked=asked, checked=checked)
@@ -130,7 +132,7 @@ class JobPage(BaseModel):
 
 
 @router.get("", response_class=Response, responses=problems() | {200: {"model": JobPage}})
-async def list_page(query: Annotated[ListQuery, Query()], resources: Ready) -> Response:
+async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who: Who) -> Response:
     """List jobs, newest first; paging neither repeats nor skips one while they change."""
     filters: dict[str, Any] = query.model_dump(
         exclude={"cursor", "limit"}, exclude_none=True, mode="json"
@@ -138,7 +140,7 @@ async def list_page(query: Annotated[ListQuery, Query()], resources: Ready) -> R
     if query.cursor is not None:
         filters["before"] = read_job_cursor(query.cursor)
     async with resources.reading() as conn:
-        rows = await list_jobs(conn, filters, limit=query.limit + 1)
+        rows = await list_jobs(conn, filters, limit=query.limit + 1, scope=who.scope)
     page, more = rows[: query.limit], len(rows) > query.limit
     body = {
         "jobs": [job_summary(row) for row in page],
@@ -158,6 +160,8 @@ async def show(
     request: Request,
     resources: Ready,
     facts: Facts,
+    who: Who,
+    *,
     wait: Annotated[WaitSeconds, Query(description="seconds to wait for an end")] = 0,
 ) -> Response:
     """Show a job. `wait` answers when it has ended, or after so many seconds at the latest."""
@@ -166,7 +170,7 @@ async def show(
     while True:
         # Nothing is held between two looks: neither a transaction nor a connection.
         async with resources.reading() as conn:
-            row = await show_job(conn, job_id)
+            row = await show_job(conn, job_id, scope=who.scope)
         if row is None:
             raise ProblemRaised(job_not_found(job_id))
         left = deadline - monotonic()
@@ -198,10 +202,10 @@ def _shown(view: dict[str, Any], due_in: float, known: str) -> Response:
     response_class=Response,
     responses=problems("job-not-found", "too-late") | {200: {"model": JobView}},
 )
-async def cancel(job_id: UUID, resources: Ready, facts: Facts) -> Response:
+async def cancel(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Response:
     """Cancel a job: after this answer no effect of it commits. 409 when it has ended already."""
     facts.job_id = str(job_id)
-    view = await resources.finish(cancelled_view(resources, job_id), name="cancel")
+    view = await resources.finish(cancelled_view(resources, job_id, who.scope), name="cancel")
     if view is None:
         raise ProblemRaised(job_not_found(job_id))
     if view["state"] != JobState.CANCELLED:
@@ -228,10 +232,10 @@ class RedriveAnswer(BaseModel):
     )
     | {202: {"model": RedriveAnswer}},
 )
-async def redrive(job_id: UUID, resources: Ready, facts: Facts) -> Response:
+async def redrive(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Response:
     """Put a dead job back to pending with a fresh budget; its history is kept."""
     facts.job_id = str(job_id)
-    problem = await resources.finish(redrive_one(resources, job_id), name="redrive")
+    problem = await resources.finish(redrive_one(resources, job_id, who.scope), name="redrive")
     if problem is not None:
         raise ProblemRaised(problem)
     url = f"/v1/jobs/{job_id}"

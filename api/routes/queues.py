@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from api.bodies import show_instant
-from api.dependencies import Ready
+from api.dependencies import Ready, Who
 from api.description import problems
 from api.problems import Problem, ProblemRaised
 from api.resources import Resources
@@ -36,10 +36,10 @@ class QueueList(BaseModel):
 
 
 @router.get("/queues", response_class=Response, responses=problems() | {200: {"model": QueueList}})
-async def queues(resources: Ready) -> Response:
-    """Show every queue with its depth and the age of its oldest due job."""
+async def queues(resources: Ready, who: Who) -> Response:
+    """Show every queue with its depth and the age of its oldest due job, of the caller's jobs."""
     async with resources.reading() as conn:
-        rows = await list_queues(conn)
+        rows = await list_queues(conn, scope=who.scope)
     # The statement's GREATEST ignores NULL: where nothing is due it says 0.
     body = [
         dict(row)
@@ -131,10 +131,10 @@ class WorkerList(BaseModel):
 @router.get(
     "/workers", response_class=Response, responses=problems() | {200: {"model": WorkerList}}
 )
-async def workers(resources: Ready) -> Response:
+async def workers(resources: Ready, who: Who) -> Response:
     """Show every worker: where it is, what it knows, its slots, and which jobs it runs."""
     async with resources.reading() as conn:
-        rows = await list_workers(conn)
+        rows = await list_workers(conn, scope=who.scope)
     body = [
         dict(row)
         | {

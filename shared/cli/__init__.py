@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "api": ("processes", "api", "Run one api process."),
     "worker": ("processes", "worker", "Run one worker process."),
     "migrate": ("migrate", "migrate", "Bring the database to the newest schema."),
+    "keys": ("keys", "keys", "Make, list and revoke API keys."),
     "submit": ("submit", "submit", "Submit a job."),
     "status": ("jobs", "status", "Show one job with its attempts."),
     "wait": ("wait", "wait", "Wait until a job has ended, with a progress bar."),

@@ -3,8 +3,8 @@
 from typing import Any
 
 WHAT_NEXT = {
-    401: "Set CHOT_TOKEN to a token of this api.",
-    403: "The token is known, but has no right to this.",
+    401: "Set CHOT_TOKEN to a key of this api; `chot keys create` makes one.",
+    403: "The key is known, but lacks the right; `chot keys list` shows what it may do.",
     404: "`chot list` shows what there is.",
     413: "Send less: put the data into a table or file and its name into the payload.",
     429: "Wait until pending jobs have ended (`chot list --state pending`), then try again.",

@@ -5,20 +5,27 @@ from uuid import UUID
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-LIST_DEAD_JOBS = text("""
+from shared.access import EVERYTHING, IN_SCOPE, Scope
+
+LIST_DEAD_JOBS = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.attempt, j.lost_leases, j.finished_at, o.error
       FROM chot.jobs j LEFT JOIN chot.job_outputs o ON o.job_id = j.id
-     WHERE j.state = 'dead'
+     WHERE j.state = 'dead' AND {IN_SCOPE}
        AND (CAST(:kind AS text) IS NULL OR j.kind = :kind)
        AND (CAST(:before AS uuid) IS NULL OR j.id < CAST(:before AS uuid))
      ORDER BY j.id DESC LIMIT :limit""")
 
 
 async def list_dead_jobs(
-    conn: AsyncConnection, *, kind: str | None, before: UUID | None, limit: int
+    conn: AsyncConnection,
+    *,
+    kind: str | None,
+    before: UUID | None,
+    limit: int,
+    scope: Scope = EVERYTHING,
 ) -> list[RowMapping]:
-    """Dead jobs, newest first, each with the error that buried it."""
-    binds = {"kind": kind, "before": before, "limit": limit}
+    """Dead jobs of this scope, newest first, each with the error that buried it."""
+    binds = {"kind": kind, "before": before, "limit": limit, **scope.binds()}
     return list((await conn.execute(LIST_DEAD_JOBS, binds)).mappings().all())
 
 

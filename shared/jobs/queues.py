@@ -3,8 +3,10 @@
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.access import EVERYTHING, IN_SCOPE, Scope
+
 # Each part reads one partial index; a condition on several states would read every job there was.
-LIST_QUEUES = text("""
+LIST_QUEUES = text(f"""
     SELECT q.name, q.paused, coalesce(p.pending, 0) AS pending, coalesce(p.due, 0) AS due,
            coalesce(r.running, 0) AS running, coalesce(d.dead, 0) AS dead,
            p.oldest_due_seconds,
@@ -16,33 +18,43 @@ LIST_QUEUES = text("""
                greatest(extract(epoch FROM clock_timestamp() - min(available_at)
                    FILTER (WHERE available_at <= clock_timestamp())), 0)::double precision
                    AS oldest_due_seconds
-          FROM chot.jobs WHERE state = 'pending' GROUP BY queue) p ON p.queue = q.name
+          FROM chot.jobs j WHERE state = 'pending' AND {IN_SCOPE}
+         GROUP BY queue) p ON p.queue = q.name
       LEFT JOIN (
         SELECT queue, count(*) AS running
-          FROM chot.jobs WHERE state = 'running' GROUP BY queue) r ON r.queue = q.name
+          FROM chot.jobs j WHERE state = 'running' AND {IN_SCOPE}
+         GROUP BY queue) r ON r.queue = q.name
       LEFT JOIN (
         SELECT queue, count(*) AS dead
-          FROM chot.jobs WHERE state = 'dead' GROUP BY queue) d ON d.queue = q.name
+          FROM chot.jobs j WHERE state = 'dead' AND {IN_SCOPE}
+         GROUP BY queue) d ON d.queue = q.name
      ORDER BY q.name""")
 
 
-async def list_queues(conn: AsyncConnection) -> list[RowMapping]:
-    """Every queue with its depth by state and the age (seconds) of its oldest due job."""
-    return list((await conn.execute(LIST_QUEUES)).mappings().all())
+async def list_queues(conn: AsyncConnection, *, scope: Scope = EVERYTHING) -> list[RowMapping]:
+    """Every queue with its depth by state and the age (seconds) of its oldest due job.
+
+    Counted are the jobs of this scope only.
+    """
+    return list((await conn.execute(LIST_QUEUES, scope.binds())).mappings().all())
 
 
-LIST_WORKERS = text("""
+LIST_WORKERS = text(f"""
     SELECT w.worker_id, w.host, w.pid, w.state, w.code_version, w.started_at, w.seen_at,
            w.live_until > clock_timestamp() AS live, w.kinds,
            coalesce((SELECT json_agg(q ORDER BY q.queue) FROM (
                SELECT queue, slots, free_slots FROM chot.worker_queues
                 WHERE worker_id = w.worker_id) AS q), '[]') AS queues,
            coalesce((SELECT json_agg(r ORDER BY r.job_id) FROM (
-               SELECT id AS job_id, kind, attempt, started_at FROM chot.jobs
-                WHERE state = 'running' AND worker_id = w.worker_id) AS r), '[]') AS running
+               SELECT id AS job_id, kind, attempt, started_at FROM chot.jobs j
+                WHERE state = 'running' AND worker_id = w.worker_id AND {IN_SCOPE}) AS r), '[]')
+               AS running
       FROM chot.workers w ORDER BY w.worker_id LIMIT :limit""")
 
 
-async def list_workers(conn: AsyncConnection, *, limit: int = 1000) -> list[RowMapping]:
-    """Every worker that has registered; `queues` are its slots, `running` its jobs."""
-    return list((await conn.execute(LIST_WORKERS, {"limit": limit})).mappings().all())
+async def list_workers(
+    conn: AsyncConnection, *, limit: int = 1000, scope: Scope = EVERYTHING
+) -> list[RowMapping]:
+    """Every worker that has registered; `queues` are its slots, `running` its jobs in scope."""
+    binds = {"limit": limit, **scope.binds()}
+    return list((await conn.execute(LIST_WORKERS, binds)).mappings().all())

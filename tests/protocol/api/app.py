@@ -26,6 +26,7 @@ def api_settings(database: Database, queue_prefix: str, **changed: Any) -> ApiSe
         "queue_prefix": queue_prefix,
         "kind_modules": KIND_MODULE,
         "log_format": "json",
+        "api_open": "token" not in changed,
     }
     return ApiSettings.model_validate(given | changed)
 

@@ -11,6 +11,7 @@ import structlog
 from api.app import create_app
 from api.bodies import SubmitBody
 from api.problems import PROBLEMS
+from api.rights import ANYBODY, RULES
 from api.routes.docs import render_page
 from api.settings import ApiSettings
 from tests.protocol.api.app import client_of, note, post, problem_of, serving, until_ready
@@ -21,9 +22,15 @@ ROUTELESS = {"bad-request", "not-found", "method-not-allowed"}  # no route answe
 TOKEN = "a-token-for-tests"  # noqa: S105 - of a test
 
 
+def guarded_by(settings: ApiSettings, **changed: Any) -> ApiSettings:
+    """The same settings, no longer open to whoever asks."""
+    closed = {"api_open": False} | changed
+    return ApiSettings.model_validate(settings.model_dump() | closed)
+
+
 async def test_a_token_guards_everything_but_health(settings: ApiSettings) -> None:
     """401 with a challenge, also for what is not there; the right token passes."""
-    guarded = ApiSettings.model_validate(settings.model_dump() | {"token": TOKEN})
+    guarded = guarded_by(settings, token=TOKEN)
     async with serving(guarded) as client:
         for headers in (
             {},
@@ -31,6 +38,10 @@ async def test_a_token_guards_everything_but_health(settings: ApiSettings) -> No
             {"Authorization": f"Basic {TOKEN}"},
             {"Authorization": TOKEN},
             {"Authorization": f"Bearer {TOKEN}x"},
+            {"Authorization": "Bearer"},
+            {"Authorization": f"Bearer chot_{'0' * 12}_{'A' * 43}"},
+            {"Host": "api.test/healthz?"},
+            {"Host": "api.test/healthz#"},
         ):
             for path in ("/v1/jobs", "/docs", "/openapi.json", "/nowhere", "/healthz/"):
                 refused = await client.get(path, headers=headers)
@@ -46,8 +57,7 @@ async def test_a_token_guards_everything_but_health(settings: ApiSettings) -> No
 
 async def test_the_description_may_be_open_to_a_browser(settings: ApiSettings) -> None:
     """CHOT_DOCS_PUBLIC opens these two and nothing else; the page loads nothing, runs nothing."""
-    changed = {"token": TOKEN, "docs_public": True}
-    opened = ApiSettings.model_validate(settings.model_dump() | changed)
+    opened = guarded_by(settings, token=TOKEN, docs_public=True)
     async with serving(opened) as client:
         page = await client.get("/docs")
         described = (await client.get("/openapi.json")).json()
@@ -75,10 +85,11 @@ def test_a_page_of_hostile_texts_stays_a_page() -> None:
 
 
 async def test_an_error_of_ours_is_told_without_its_insides(
-    settings: ApiSettings, capsys: pytest.CaptureFixture[str]
+    settings: ApiSettings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C27, C42: 500 as a problem; the log has the traceback, but no local variable of it."""
     app = create_app(settings)
+    monkeypatch.setattr("api.rights.RULES", {**RULES, ("GET", "/boom"): ANYBODY})
 
     @app.get("/boom")
     async def boom() -> None:

@@ -36,6 +36,7 @@ def environment(database: Database, company: str, queue_prefix: str) -> dict[str
         "CHOT_QUEUE_PREFIX": queue_prefix,
         "CHOT_KIND_MODULES": KIND_MODULE,
         "CHOT_LOG_FORMAT": "json",
+        "CHOT_API_OPEN": "true",
     }
 
 
@@ -124,7 +125,7 @@ async def test_one_key_with_two_bodies_makes_one_job(
 
 async def test_sigterm_ends_a_waiting_poll_and_exits_zero(launch: Launch) -> None:
     """In-flight requests get their answers, the log has a line for each, the exit code is 0."""
-    child, port = launch(CHOT_TOKEN=TOKEN)
+    child, port = launch(CHOT_TOKEN=TOKEN, CHOT_API_OPEN="false")
     headers = {"Authorization": f"Bearer {TOKEN}"}
     url = f"http://127.0.0.1:{port}"
     async with httpx.AsyncClient(base_url=url, timeout=30, headers=headers) as client:
@@ -212,12 +213,12 @@ REFUSED: dict[str, tuple[dict[str, str | None], list[str]]] = {
         )
     },
     "open to the world": (
-        {"CHOT_API_HOST": "0.0.0.0"},  # noqa: S104 - it is refused
-        ["CHOT_API_HOST=0.0.0.0 and CHOT_TOKEN (not set) disagree"],
+        {"CHOT_API_HOST": "0.0.0.0", "CHOT_API_OPEN": "true"},  # noqa: S104 - it is refused
+        ["CHOT_API_HOST=0.0.0.0 and CHOT_API_OPEN=true disagree"],
     ),
-    "an empty token is none": (
-        {"CHOT_API_HOST": "::", "CHOT_TOKEN": ""},
-        ["CHOT_API_HOST=:: and CHOT_TOKEN (not set) disagree"],
+    "open with a token": (
+        {"CHOT_TOKEN": "t", "CHOT_API_OPEN": "true"},
+        ["CHOT_TOKEN (set) and CHOT_API_OPEN=true disagree"],
     ),
     "several at once": (
         {"CHOT_API_PORT": "70000", "CHOT_IDEMPOTENCY_HOURS": "1"},

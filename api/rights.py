@@ -1,0 +1,77 @@
+"""Which role each route asks for: one table, and no route passes that is not in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+
+from api.authentication import Caller
+from api.gate import facts_of
+from api.problems import Problem, ProblemRaised
+from shared.access import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a route asks for: a role (None: any account), and whether that of all companies.
+
+    `everywhere` is for what no company owns: half a queue cannot be paused.
+    """
+
+    role: Role | None
+    everywhere: bool = False
+
+    def allows(self, caller: Caller) -> bool:
+        """Whether this caller may use the route at all; whose jobs it sees is its scope's."""
+        if self.everywhere and not caller.scope.is_everything:
+            return False
+        return self.role is None or caller.has(self.role)
+
+
+ANYBODY = Rule(role=None)
+READ, OPERATE = Rule(role=Role.READ), Rule(role=Role.OPERATE)
+OPERATE_ALL = Rule(role=Role.OPERATE, everywhere=True)
+
+# (method, path as routed) → rule. The open paths of the gate come without a caller.
+RULES: Mapping[tuple[str, str], Rule] = {
+    ("GET", "/healthz"): ANYBODY,
+    ("GET", "/readyz"): ANYBODY,
+    ("GET", "/docs"): ANYBODY,
+    ("GET", "/openapi.json"): ANYBODY,
+    ("GET", "/metrics"): Rule(role=Role.READ, everywhere=True),
+    ("POST", "/v1/jobs"): Rule(role=Role.SUBMIT),
+    ("GET", "/v1/jobs"): READ,
+    ("GET", "/v1/jobs/{job_id}"): READ,
+    ("POST", "/v1/jobs/{job_id}/cancel"): OPERATE,
+    ("POST", "/v1/jobs/{job_id}/redrive"): OPERATE,
+    ("GET", "/v1/dead-letters"): OPERATE,
+    ("POST", "/v1/dead-letters/redrive"): OPERATE,
+    ("GET", "/v1/queues"): READ,
+    ("POST", "/v1/queues/{queue}/pause"): OPERATE_ALL,
+    ("POST", "/v1/queues/{queue}/resume"): OPERATE_ALL,
+    ("GET", "/v1/workers"): READ,
+}
+
+
+async def refuse_without_right(request: Request) -> None:
+    """ProblemRaised unless the caller holds what the route asks for. Of every route, before all.
+
+    A route that nobody gave a rule is closed to everybody, admins included.
+    """
+    path = getattr(request.scope.get("route"), "path", None)
+    rule = RULES.get((request.method, str(path)))
+    if rule is ANYBODY:
+        return
+    caller = facts_of(request).caller
+    if rule is None or caller is None or not rule.allows(caller):
+        raise ProblemRaised(forbidden(f"{request.method} {path}", rule))
+
+
+def forbidden(route: str, rule: Rule | None) -> Problem:
+    """The 403 that names the route and the role it asks for; it says nothing about any job."""
+    if rule is None or rule.role is None:
+        return Problem(slug="forbidden", detail=f"{route} has no rule yet", more={"route": route})
+    whose = " of all companies" if rule.everywhere else ""
+    more: dict[str, Any] = {"role": rule.role.value, "route": route}
+    return Problem(slug="forbidden", detail=f"{route} asks for role {rule.role}{whose}", more=more)

@@ -1,0 +1,449 @@
+"""Rights: every route × role × brand, what a foreign job looks like, and the life of a key."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from time import monotonic
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+import structlog
+from fastapi.routing import iter_route_contexts
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from api.app import create_app
+from api.authentication import CACHE_SECONDS, Caller, StoredKeys
+from api.rights import RULES
+from api.settings import ApiSettings
+from shared.access import EVERYTHING, Role, Scope
+from shared.api_keys import key_hash_of, key_id_of, new_key, revoke_key
+from tests.factories import eventually, execute, fetch, scalar
+from tests.protocol.api.app import client_of, note, post, problem_of, serving, until_ready
+from tests.protocol.api.keys import ACME, BLUE, OTHER, RED, SEED_OTHER, bearer, make_key
+from tests.protocol.api.test_dead_letters import buried
+from tests.protocol.api.test_read_and_act import END, run
+
+SCOPES = {"RED": RED, "BLUE": BLUE, "ACME": ACME, "OTHER": OTHER, "all": EVERYTHING}
+SEES_RED = {"RED", "ACME", "all"}
+# (method, path) → the role it needs; said here once more, so that a slip in the table shows.
+NEEDS: Mapping[tuple[str, str], Role | None] = {
+    ("GET", "/healthz"): None,
+    ("GET", "/readyz"): None,
+    ("GET", "/docs"): None,
+    ("GET", "/openapi.json"): None,
+    ("GET", "/metrics"): Role.READ,
+    ("POST", "/v1/jobs"): Role.SUBMIT,
+    ("GET", "/v1/jobs"): Role.READ,
+    ("GET", "/v1/jobs/{job_id}"): Role.READ,
+    ("POST", "/v1/jobs/{job_id}/cancel"): Role.OPERATE,
+    ("POST", "/v1/jobs/{job_id}/redrive"): Role.OPERATE,
+    ("GET", "/v1/dead-letters"): Role.OPERATE,
+    ("POST", "/v1/dead-letters/redrive"): Role.OPERATE,
+    ("GET", "/v1/queues"): Role.READ,
+    ("POST", "/v1/queues/{queue}/pause"): Role.OPERATE,
+    ("POST", "/v1/queues/{queue}/resume"): Role.OPERATE,
+    ("GET", "/v1/workers"): Role.READ,
+}
+OF_ALL_COMPANIES = {"/metrics", "/v1/queues/{queue}/pause", "/v1/queues/{queue}/resume"}
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+async def guarded(
+    settings: ApiSettings, owner_engine: AsyncEngine
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client without a key, of an api that knows ACME and OTHER and asks everybody for one."""
+    await execute(owner_engine, SEED_OTHER)
+    async with serving(settings.model_copy(update={"api_open": False})) as client:
+        yield client
+
+
+def routes_of(settings: ApiSettings) -> list[tuple[str, str]]:
+    """Every method and path that the application answers to."""
+    return sorted(
+        (method, str(route.path))
+        for route in iter_route_contexts(create_app(settings).routes)
+        for method in route.methods or ()
+        if method != "HEAD"
+    )
+
+
+async def dead_red_job(client: httpx.AsyncClient, engine: AsyncEngine, owner: str) -> str:
+    """A job of ACME's brand RED that died, as a holder of `owner` submitted it."""
+    made = await post(client, note(), headers=bearer(owner))
+    job_id: str = made.json()["id"]
+    await run(engine, job_id)
+    binds = {"state": "dead", "outcome": "failed", "result": None, "error": '{"message": "boom"}'}
+    await execute(engine, END, job_id=UUID(job_id), **binds)
+    return job_id
+
+
+async def ask(
+    client: httpx.AsyncClient, method: str, path: str, job_id: str, key: str
+) -> httpx.Response:
+    """A request that would succeed for an admin."""
+    url = path.replace("{job_id}", job_id).replace("{queue}", "default")
+    body = {"/v1/jobs": note(), "/v1/dead-letters/redrive": {"ids": [job_id]}}.get(path)
+    sent = body is not None and method == "POST"
+    content = json.dumps(body) if sent else None
+    headers = bearer(key) | (JSON if sent else {})
+    return await client.request(method, url, content=content, headers=headers)
+
+
+def judge(method: str, path: str, answer: httpx.Response, role: Role, scope: str) -> None:
+    """Whether this is what such an account may get; the job in question is one of ACME's RED."""
+    needs = NEEDS[method, path]
+    where = f"{method} {path} as {role} of {scope}"
+    lacks = role not in {needs, Role.ADMIN} and needs is not None
+    if lacks or (path in OF_ALL_COMPANIES and scope != "all"):
+        problem = problem_of(answer, 403, "forbidden")
+        assert (problem["role"], problem["route"]) == (needs, f"{method} {path}"), where
+    elif scope in SEES_RED or ("{job_id}" not in path and (method, path) != ("POST", "/v1/jobs")):
+        assert answer.status_code in {200, 202, 409}, (where, answer.text)
+    elif "{job_id}" in path:
+        problem_of(answer, 404, "job-not-found")
+    else:
+        slug = "unknown-company" if scope == "OTHER" else "unknown-brand"
+        problem_of(answer, 422, slug)
+
+
+def test_every_route_has_a_rule_and_is_in_the_matrix(settings: ApiSettings) -> None:
+    """A new route fails here until somebody says who may use it."""
+    routes = routes_of(settings)
+    assert len(routes) >= 15
+    assert [route for route in routes if route not in RULES] == []
+    assert set(routes) <= set(NEEDS)
+    assert set(RULES) == set(NEEDS)
+
+
+@pytest.mark.scenario("F55")
+@pytest.mark.parametrize("role", Role)
+async def test_every_route_for_every_brand(
+    guarded: httpx.AsyncClient,
+    settings: ApiSettings,
+    engine: AsyncEngine,
+    owner_engine: AsyncEngine,
+    role: Role,
+) -> None:
+    """The matrix, over the application's own route table: foreign jobs are 404, never 403."""
+    admin = await make_key(owner_engine, Role.ADMIN)
+    for name, scope in SCOPES.items():
+        key = await make_key(owner_engine, role, scope=scope)
+        job_id = await dead_red_job(guarded, engine, admin)
+        for method, path in routes_of(settings):
+            judge(method, path, await ask(guarded, method, path, job_id, key), role, name)
+
+
+@pytest.mark.scenario("F55")
+async def test_without_a_token_every_route_is_closed(
+    guarded: httpx.AsyncClient, settings: ApiSettings
+) -> None:
+    """401 for every route there is, /docs and /metrics too, and for an address that is none.
+
+    Step: no token, every route of openapi.json plus /docs, /metrics. Health answers a balancer.
+    """
+    described = create_app(settings).openapi()["paths"]
+    listed = {(method.upper(), path) for path, each in described.items() for method in each}
+    more = {("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/metrics"), ("GET", "/none")}
+    assert listed | more >= set(routes_of(settings))
+    for method, path in sorted(listed | more):
+        url = path.replace("{job_id}", str(uuid4())).replace("{queue}", "default")
+        answer = await guarded.request(method, url, content="{}", headers=JSON)
+        if path in {"/healthz", "/readyz"}:
+            assert answer.status_code == 200
+            assert "postgresql" not in answer.text
+            continue
+        problem_of(answer, 401, "unauthorized")
+        assert answer.headers["www-authenticate"] == 'Bearer realm="chot"'
+
+
+async def test_a_route_that_nobody_gave_a_rule_is_closed_to_admins_too(
+    settings: ApiSettings, owner_engine: AsyncEngine
+) -> None:
+    """It fails closed, wherever the route was added."""
+    app = create_app(settings.model_copy(update={"api_open": False}))
+
+    @app.get("/v1/new")
+    async def new() -> dict[str, str]:
+        return {"secret": "told"}
+
+    key = await make_key(owner_engine, Role.ADMIN)
+    async with app.router.lifespan_context(app), client_of(app) as client:
+        await until_ready(client)
+        refused = await client.get("/v1/new", headers=bearer(key))
+    assert problem_of(refused, 403, "forbidden")["route"] == "GET /v1/new"
+
+
+@pytest.mark.scenario("F55")
+@pytest.mark.parametrize("scope", [BLUE, OTHER], ids=["brand", "company"])
+async def test_a_foreign_job_is_like_none_at_all(
+    guarded: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine, scope: Scope
+) -> None:
+    """Step: tenant 2 GETs, cancels, retries and lists tenant 1's ids. To the byte as unknown ids.
+
+    And nothing of it changes the job.
+    """
+    admin = await make_key(owner_engine, Role.ADMIN)
+    theirs = await dead_red_job(guarded, engine, admin)
+    pending = (await post(guarded, note(), headers=bearer(admin))).json()["id"]
+    mine = bearer(await make_key(owner_engine, Role.ADMIN, scope=scope))
+    for job_id in (theirs, pending):
+        for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/redrive")):
+            unknown = str(uuid4())
+            told = await guarded.request(method, f"/v1/jobs/{job_id}{path}", headers=mine)
+            none = await guarded.request(method, f"/v1/jobs/{unknown}{path}", headers=mine)
+            assert _anonymous(told, job_id) == _anonymous(none, unknown)
+    report = await redriven(guarded, mine, {"ids": [theirs]})
+    assert [item["reason"] for item in report["refused"]] == ["job-not-found"]
+    assert await redriven(guarded, mine, {"all": True}) == {
+        "redriven": [],
+        "refused": [],
+        "next_cursor": None,
+    }
+    states = await fetch(engine, "SELECT state FROM chot.jobs ORDER BY id")
+    assert [row.state for row in states] == ["dead", "pending"]
+
+
+async def redriven(
+    client: httpx.AsyncClient, headers: dict[str, str], which: dict[str, Any]
+) -> Any:
+    """The report of a redrive of several."""
+    url = "/v1/dead-letters/redrive"
+    return (await client.post(url, content=json.dumps(which), headers=headers | JSON)).json()
+
+
+def _anonymous(answer: httpx.Response, job_id: str) -> Any:
+    problem = problem_of(answer, 404, "job-not-found")
+    return {name: str(value).replace(job_id, "ID") for name, value in problem.items()} | {
+        "instance": None
+    }
+
+
+@pytest.mark.scenario("F55")
+async def test_lists_show_what_is_in_scope_and_count_nothing_else(
+    guarded: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """Jobs, dead letters, queues and workers of each account; raw messages for an admin of all."""
+    admin = await make_key(owner_engine, Role.ADMIN)
+    red = await dead_red_job(guarded, engine, admin)
+    for body in (note() | {"brand": "BLUE"}, note() | {"brand": None}, note()):
+        assert (await post(guarded, body, headers=bearer(admin))).status_code == 202
+    running = (await post(guarded, note() | {"company": "OTHER"}, headers=bearer(admin))).json()
+    await buried(engine, "raw", b"of nobody")
+    await execute(
+        engine,
+        """INSERT INTO chot.workers (worker_id, host, pid, code_version, kinds, state, live_until)
+           VALUES ('w1', 'h', 1, 'v1', '{}', 'working', clock_timestamp())""",
+    )
+    await run(engine, running["id"])
+    expected = {
+        "RED": (2, 1, 1, 0),
+        "BLUE": (1, 0, 1, 0),
+        "ACME": (4, 1, 3, 0),
+        "all": (5, 1, 3, 1),
+    }
+    expected |= {"OTHER": (1, 0, 0, 1)}
+    for name, scope in SCOPES.items():
+        key = bearer(await make_key(owner_engine, Role.ADMIN, scope=scope))
+        assert await counts(guarded, key) == expected[name], name
+        dead = (await guarded.get("/v1/dead-letters", headers=key)).json()
+        assert [job["id"] for job in dead["jobs"]] == ([red] if name in SEES_RED else [])
+        assert len(dead["messages"]) == (name == "all")
+    operator = bearer(await make_key(owner_engine, Role.OPERATE))
+    assert (await guarded.get("/v1/dead-letters", headers=operator)).json()["messages"] == []
+
+
+async def counts(client: httpx.AsyncClient, key: dict[str, str]) -> tuple[int, int, int, int]:
+    """Jobs in the list; dead and pending in the queue's depth; jobs that workers run."""
+    jobs = (await client.get("/v1/jobs", headers=key)).json()["jobs"]
+    (queue,) = (
+        each
+        for each in (await client.get("/v1/queues", headers=key)).json()["queues"]
+        if each["name"] == "default"
+    )
+    (worker,) = (await client.get("/v1/workers", headers=key)).json()["workers"]
+    return len(jobs), queue["dead"], queue["pending"], len(worker["running"])
+
+
+async def test_another_company_cannot_be_told_from_one_that_is_not_there(
+    guarded: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """A submit for either gets the same words; what is wrong with it anyway comes first."""
+    mine = bearer(await make_key(owner_engine, Role.SUBMIT, scope=RED))
+    for company, brand, slug in (
+        ("{}", "RED", "unknown-company"),
+        ("ACME", "{}", "unknown-brand"),
+    ):
+        there, none = {"unknown-company": ("OTHER", "NONE"), "unknown-brand": ("BLUE", "NONE")}[
+            slug
+        ]
+        told = []
+        for code in (there, none):
+            body = note() | {"company": company.format(code), "brand": brand.format(code)}
+            problem = problem_of(await post(guarded, body, headers=mine), 422, slug)
+            told.append(json.dumps(problem["errors"]).replace(code, "CODE"))
+            wrong = body | {"payload": {"number": "1"}}
+            problem_of(await post(guarded, wrong, headers=mine), 422, "invalid-request")
+        assert told[0] == told[1]
+    problem_of(await post(guarded, note() | {"brand": None}, headers=mine), 422, "unknown-brand")
+    everywhere = bearer(await make_key(owner_engine, Role.SUBMIT))
+    body = note() | {"company": "NONE"}
+    problem = problem_of(await post(guarded, body, headers=everywhere), 422, "unknown-company")
+    assert problem["errors"][0]["rule"] == "is no company that this account may submit for"
+    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 0
+
+
+async def test_the_highest_priority_is_an_operators(
+    guarded: httpx.AsyncClient, owner_engine: AsyncEngine
+) -> None:
+    """Priority 8 is anybody's who may submit."""
+    submitter = bearer(await make_key(owner_engine, Role.SUBMIT))
+    operator = bearer(await make_key(owner_engine, Role.SUBMIT, Role.OPERATE))
+    urgent = note() | {"priority": 9}
+    problem = problem_of(await post(guarded, urgent, headers=submitter), 403, "forbidden")
+    assert (problem["role"], problem["route"]) == ("operate", "POST /v1/jobs")
+    assert (await post(guarded, urgent | {"priority": 8}, headers=submitter)).status_code == 202
+    assert (await post(guarded, note() | {"priority": 9}, headers=operator)).status_code == 202
+
+
+@pytest.mark.scenario("F40")
+async def test_an_account_that_lost_its_right_gets_no_replay(
+    guarded: httpx.AsyncClient, owner_engine: AsyncEngine
+) -> None:
+    """C16, C17: rights come before the stored answer; a revoked key is nobody's."""
+    whole = await make_key(owner_engine, Role.SUBMIT, scope=ACME, principal="shop")
+    blue = await make_key(owner_engine, Role.SUBMIT, scope=BLUE, principal="shop")
+    reader = await make_key(owner_engine, Role.READ, scope=ACME, principal="shop")
+    body = note()
+    first = await post(guarded, body, key="k", headers=bearer(whole))
+    again = await post(guarded, body, key="k", headers=bearer(whole))
+    assert (again.content, again.headers["idempotency-replayed"]) == (first.content, "true")
+    problem_of(await post(guarded, body, key="k", headers=bearer(blue)), 422, "unknown-brand")
+    problem_of(await post(guarded, body, key="k", headers=bearer(reader)), 403, "forbidden")
+    next_key = await make_key(owner_engine, Role.SUBMIT, scope=RED, principal="shop")
+    again = await post(guarded, body, key="k", headers=bearer(next_key))
+    assert again.content == first.content, "the account's next key finds its answers"
+    await revoked(owner_engine, next_key)
+
+    async def refused() -> bool:
+        answer = await post(guarded, body, key="k", headers=bearer(next_key))
+        return answer.status_code == 401
+
+    await eventually(refused, seconds=CACHE_SECONDS + 5)
+
+
+async def revoked(owner_engine: AsyncEngine, key: str) -> None:
+    """End the key, as `chot keys revoke` does."""
+    async with owner_engine.begin() as conn:
+        assert await revoke_key(conn, str(key_id_of(key))) is not None
+
+
+async def test_a_revoked_or_expired_key_stops_within_seconds(
+    guarded: httpx.AsyncClient, owner_engine: AsyncEngine
+) -> None:
+    """A good key is believed for CACHE_SECONDS without a question, and no longer."""
+    lost, late = [await make_key(owner_engine, Role.READ, days=1) for _ in range(2)]
+    for key in (lost, late):
+        assert (await guarded.get("/v1/jobs", headers=bearer(key))).status_code == 200
+    await revoked(owner_engine, lost)
+    await execute(
+        owner_engine,
+        "UPDATE chot.api_keys SET expires_at = clock_timestamp() WHERE key_id = :id",
+        id=key_id_of(late),
+    )
+
+    async def stopped() -> bool:
+        answers = [await guarded.get("/v1/jobs", headers=bearer(key)) for key in (lost, late)]
+        return {answer.status_code for answer in answers} == {401}
+
+    await eventually(stopped, seconds=CACHE_SECONDS + 5)
+
+
+async def test_an_expiry_ends_the_cache_too(
+    guarded: httpx.AsyncClient, owner_engine: AsyncEngine
+) -> None:
+    """What the cache holds is never good for longer than the key."""
+    key = await make_key(owner_engine, Role.READ, days=1)
+    await execute(
+        owner_engine,
+        "UPDATE chot.api_keys SET expires_at = clock_timestamp() + interval '1500 milliseconds'",
+    )
+    began = monotonic()
+    assert (await guarded.get("/v1/jobs", headers=bearer(key))).status_code == 200
+
+    async def stopped() -> bool:
+        return (await guarded.get("/v1/jobs", headers=bearer(key))).status_code == 401
+
+    await eventually(stopped)
+    assert monotonic() - began < CACHE_SECONDS
+
+
+async def test_a_burst_of_requests_asks_for_its_key_once(
+    guarded: httpx.AsyncClient, owner_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No query a request: one look-up serves all that wait for it, and the seconds after it."""
+    asked: list[str] = []
+    look_up = StoredKeys._look_up
+
+    async def counted(self: StoredKeys, key_id: str, shown: bytes) -> Caller | None:
+        asked.append(key_id)
+        return await look_up(self, key_id, shown)
+
+    monkeypatch.setattr(StoredKeys, "_look_up", counted)
+    key = await make_key(owner_engine, Role.READ)
+    got = await asyncio.gather(*(guarded.get("/v1/jobs", headers=bearer(key)) for _ in range(50)))
+    assert {answer.status_code for answer in got} == {200}
+    assert len(asked) <= 2  # two, should the burst take longer than the cache lasts
+    wrong = key[:-1] + ("A" if key[-1] != "A" else "B")
+    problem_of(await guarded.get("/v1/jobs", headers=bearer(wrong)), 401, "unauthorized")
+    assert asked[-1] == key_id_of(key), "a wrong secret is never believed from memory"
+
+
+async def test_last_used_is_written_once_a_minute(
+    guarded: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """By the first use; a use in the same minute leaves it; a wrong secret is no use at all."""
+    key = await make_key(owner_engine, Role.READ)
+    wrong = f"{key[:18]}{new_key()[18:]}"
+    problem_of(await guarded.get("/v1/jobs", headers=bearer(wrong)), 401, "unauthorized")
+    read = "SELECT last_used_at FROM chot.api_keys"
+    assert await scalar(owner_engine, read) is None
+    await guarded.get("/v1/jobs", headers=bearer(key))
+    first = await scalar(owner_engine, read)
+    assert first is not None
+    touch = "SELECT chot.touch_api_key(:id)"
+    await execute(engine, touch, id=key_id_of(key))
+    assert await scalar(owner_engine, read) == first
+    await execute(
+        owner_engine, "UPDATE chot.api_keys SET last_used_at = last_used_at - interval '61 seconds'"
+    )
+    await execute(engine, touch, id=key_id_of(key))
+    assert await scalar(owner_engine, read) > first
+
+
+@pytest.mark.scenario("F55")
+async def test_a_key_stands_in_no_log_and_no_table(
+    guarded: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """Logs name account and public id; the table has the hash; role app cannot read it."""
+    key = await make_key(owner_engine, Role.SUBMIT, principal="shop-1")
+    secret = key.rpartition("_")[2]
+    with structlog.testing.capture_logs() as lines:
+        made = await post(guarded, note(), headers=bearer(key))
+        problem_of(await guarded.get("/v1/jobs", headers=bearer(key)), 403, "forbidden")
+        problem_of(await guarded.get("/v1/jobs", headers=bearer(key + "x")), 401, "unauthorized")
+    told = [line for line in lines if line["event"] == "http.request"]
+    assert [line.get("principal") for line in told] == ["shop-1", "shop-1", None]
+    assert [line.get("key") for line in told] == [key_id_of(key), key_id_of(key), None]
+    assert secret not in json.dumps(lines, default=str) + made.text
+    (row,) = await fetch(owner_engine, "SELECT k::text AS said, key_hash FROM chot.api_keys k")
+    assert secret not in row.said
+    assert bytes(row.key_hash) == key_hash_of(key)
+    assert await scalar(engine, "SELECT has_table_privilege('chot.api_keys', 'SELECT')") is False
+    for what in ("SELECT", "INSERT", "UPDATE"):
+        may = "SELECT has_any_column_privilege('chot.api_keys', :what)"
+        assert await scalar(engine, may, what=what) is False
+    may = "SELECT has_column_privilege('chot_read', 'chot.api_keys', 'key_hash', 'SELECT')"
+    assert await scalar(engine, may) is False
