@@ -66,11 +66,10 @@ async def _redrive(
     match answer:
         case Redriven():
             return None
-        case None:
-            return job_not_found(job_id)
-        case NotDead():
-            more: dict[str, Any] = {"state": answer.state}
-            return Problem(slug="not-dead", detail=f"the job is {answer.state}", more=more)
+        case None | NotDead():  # None: it is in the archive, where no dead one is
+            state = row["state"] if answer is None else answer.state
+            more: dict[str, Any] = {"state": state}
+            return Problem(slug="not-dead", detail=f"the job is {state}", more=more)
         case CleanupPending():
             return Problem(slug="cleanup-pending", detail="ask again in a moment")
         case TwinActive():

@@ -1,4 +1,4 @@
-"""The loops beside the requests: preparing the database, the relay, the reaper of old keys."""
+"""The loops beside the requests: preparing the database, relay, reaper of old keys, watch."""
 
 import asyncio
 import random
@@ -16,6 +16,7 @@ from shared.errors import ConfigRefused
 from shared.kinds.registry import mirror_kinds
 from shared.logs import log
 from shared.restored import refuse_restored
+from shared.watch import Watch
 
 LONGEST_BACKOFF_SECONDS = 5.0
 NOT_MIGRATED = frozenset({"3F000", "42P01", "42703", "42883", "42501"})
@@ -32,6 +33,7 @@ async def background_loops(resources: Resources) -> AsyncIterator[None]:
         "prepare": lambda stop: prepare_database(resources, stop),
         "relay": resources.relay.run,
         "key reaper": lambda stop: reap_keys(resources, stop),
+        "watch": lambda stop: watch(resources, stop),
     }
     stop = asyncio.Event()
     tasks = [
@@ -158,3 +160,13 @@ async def reap_keys(resources: Resources, stop: asyncio.Event) -> None:
                 gone = await delete_expired_keys(conn, stop)
             if gone:
                 log.info("idempotency_keys.reaped", keys=gone)
+
+
+async def watch(resources: Resources, stop: asyncio.Event) -> None:
+    """Tell of what goes wrong in silence, for ever: an api looks when no worker is left to."""
+    watched = Watch(resources.settings.limits)
+    while not stop.is_set():
+        await wait_for_stop(stop, resources.settings.watch_seconds)
+        if resources.unready is None and not stop.is_set():
+            async with resources.background.connect() as conn:
+                await watched.look(conn)

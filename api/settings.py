@@ -25,6 +25,9 @@ class ApiSettings(SharedSettings):
     api_pool_timeout_seconds: float = Field(3.0, gt=0, le=60)
     idempotency_hours: int = Field(72, ge=24, le=24 * 365)
     key_reaper_seconds: float = Field(60.0, gt=0, le=3600)
+    watch_seconds: float = Field(60.0, gt=0, le=3600, description="from look to look")
+    metrics_seconds: float = Field(10.0, gt=0, le=600, description="how old counts may be")
+    metrics_timeout_seconds: float = Field(2.0, gt=0, le=60, description="of counting")
 
     @property
     def request_lock_timeout(self) -> float:

@@ -125,7 +125,7 @@ class ListQuery(BaseModel):
 
 
 class JobPage(BaseModel):
-    """Jobs, newest first."""
+    """Jobs, newest first. `next_cursor` is null at the end; a short page is not always the last."""
 
     jobs: list[JobSummary]
     next_cursor: str | None
@@ -140,11 +140,10 @@ async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who:
     if query.cursor is not None:
         filters["before"] = read_job_cursor(query.cursor)
     async with resources.reading() as conn:
-        rows = await list_jobs(conn, filters, limit=query.limit + 1, scope=who.scope)
-    page, more = rows[: query.limit], len(rows) > query.limit
+        page = await list_jobs(conn, filters, limit=query.limit, scope=who.scope)
     body = {
-        "jobs": [job_summary(row) for row in page],
-        "next_cursor": write_cursor(str(page[-1]["id"])) if more else None,
+        "jobs": [job_summary(row) for row in page.rows],
+        "next_cursor": write_cursor(str(page.next_before)) if page.next_before else None,
     }
     return json_response(body)
 

@@ -17,7 +17,7 @@ LONGEST_NAME = 40
 
 
 class QueueView(BaseModel):
-    """Depth by state; `due` are the pending jobs whose time has come."""
+    """Depth by state; `due` are the pending jobs whose time has come. Both count to 10,000."""
 
     name: str
     paused: bool
@@ -40,13 +40,12 @@ async def queues(resources: Ready, who: Who) -> Response:
     """Show every queue with its depth and the age of its oldest due job, of the caller's jobs."""
     async with resources.reading() as conn:
         rows = await list_queues(conn, scope=who.scope)
-    # The statement's GREATEST ignores NULL: where nothing is due it says 0.
-    body = [
-        dict(row)
-        | {"oldest_due_seconds": round(row["oldest_due_seconds"], 3) if row["due"] else None}
-        for row in rows
-    ]
+    body = [dict(row) | {"oldest_due_seconds": _rounded(row["oldest_due_seconds"])} for row in rows]
     return json_response({"queues": body})
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 class PauseAnswer(BaseModel):

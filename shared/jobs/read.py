@@ -1,5 +1,10 @@
-"""Plain reads of jobs for people and programs; nothing here decides anything."""
+"""Plain reads of jobs for people and programs; nothing here decides anything.
 
+A job in the archive answers by its id as it did before; lists show those that are not archived.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -17,12 +22,20 @@ READ_JOB = text(f"""
      WHERE j.id = :job_id AND {IN_SCOPE}""")
 
 
+# A job moves to the archive in one commit, and never back: who did not find it here looks there.
+READ_ARCHIVED = text(f"""
+    SELECT j.*, a.payload, a.result, a.error, 0::double precision AS due_in, a.attempts
+      FROM chot.archived_jobs a, jsonb_populate_record(NULL::chot.jobs, a.job) AS j
+     WHERE a.id = :job_id AND {IN_SCOPE}""")
+
+
 async def get_job(
     conn: AsyncConnection, job_id: UUID, *, scope: Scope = EVERYTHING
 ) -> RowMapping | None:
     """The job with payload, result and error; None when there is no such job in this scope."""
     binds = {"job_id": job_id, **scope.binds()}
-    return (await conn.execute(READ_JOB, binds)).mappings().one_or_none()
+    found = (await conn.execute(READ_JOB, binds)).mappings().one_or_none()
+    return found or (await conn.execute(READ_ARCHIVED, binds)).mappings().one_or_none()
 
 
 READ_ATTEMPTS = text("""
@@ -59,9 +72,15 @@ async def show_job(
     `attempts` are the newest `most`, oldest first, their times as ISO text.
     """
     binds = {"job_id": job_id, "most": most, **scope.binds()}
-    return (await conn.execute(SHOW_JOB, binds)).mappings().one_or_none()
+    found = (await conn.execute(SHOW_JOB, binds)).mappings().one_or_none()
+    if found is not None:
+        return found
+    del binds["most"]
+    return (await conn.execute(READ_ARCHIVED, binds)).mappings().one_or_none()
 
 
+# How many rows a list looks at: what few of them match does not read all there are.
+LOOKED_AT = 20_000
 FILTERS = {
     "state": "j.state = :state",
     "kind": "j.kind = :kind",
@@ -72,22 +91,57 @@ FILTERS = {
     "scope_company": "j.company = :scope_company",
     "scope_brands": "j.brand = ANY(CAST(:scope_brands AS text[]))",
 }
+# By id, each of them: a partial index is found only by a state that is spelled out.
+INDEXED_STATES = {"running", "dead", "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """One page; `next_before` is where to go on from, None at the end.
+
+    A page may be short, even empty, and not be the last: the jobs that were looked at are bounded.
+    """
+
+    rows: list[RowMapping]
+    next_before: UUID | None
 
 
 async def list_jobs(
     conn: AsyncConnection, filters: dict[str, Any], *, limit: int, scope: Scope = EVERYTHING
-) -> list[RowMapping]:
+) -> JobList:
     """Jobs newest first, without payload and result; `before` is the keyset cursor (a job id).
 
-    `filters` may hold state, kind, company, brand and before; they narrow the scope. An id
-    never changes its place, so paging neither repeats nor skips a job while rows change.
+    `filters` may hold state, kind, company, brand and before; they narrow the scope. An id never
+    changes its place, so paging neither repeats nor skips a job while rows change.
     """
     scoped = {name: value for name, value in scope.binds().items() if value is not None}
-    where = " AND ".join(FILTERS[name] for name in (*filters, *scoped)) or "true"
+    names = (*filters, *scoped)
+    looked = f"""
+        SELECT j.* FROM chot.jobs j WHERE {_indexed(filters, names)}
+         ORDER BY j.id DESC LIMIT {LOOKED_AT}"""
+    where = " AND ".join(FILTERS[name] for name in names) or "true"
     statement = text(f"""
         SELECT j.*, NULL AS payload, NULL AS result, o.error,
                extract(epoch FROM j.available_at - clock_timestamp())::double precision AS due_in
-          FROM chot.jobs j LEFT JOIN chot.job_outputs o ON o.job_id = j.id
-         WHERE {where} ORDER BY j.id DESC LIMIT :limit""")
-    binds = filters | scoped | {"limit": limit}
-    return list((await conn.execute(statement, binds)).mappings().all())
+          FROM (SELECT * FROM ({looked}) AS j WHERE {where} ORDER BY j.id DESC LIMIT :most) AS j
+          LEFT JOIN chot.job_outputs o ON o.job_id = j.id ORDER BY j.id DESC""")
+    binds = filters | scoped
+    rows = (await conn.execute(statement, binds | {"most": limit + 1})).mappings().all()
+    if len(rows) > limit:
+        return JobList(list(rows[:limit]), rows[limit - 1]["id"])
+    # uuid has no min() before PostgreSQL 18.
+    edge = text(f"""
+        SELECT min(j.id::text COLLATE "C")::uuid FROM ({looked}) AS j
+        HAVING count(*) = {LOOKED_AT}""")
+    return JobList(list(rows), await conn.scalar(edge, binds))
+
+
+def _indexed(filters: dict[str, Any], names: Sequence[str]) -> str:
+    """The part of the filter that an index answers in the order of ids: exactly one of them."""
+    parts = [FILTERS["before"]] if "before" in filters else []
+    company = next((name for name in ("company", "scope_company") if name in names), None)
+    if filters.get("state") in INDEXED_STATES:
+        parts.append(f"j.state = '{filters['state']}'")
+    elif company is not None:
+        parts.append(FILTERS[company])
+    return " AND ".join(parts) or "true"
