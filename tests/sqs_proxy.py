@@ -45,6 +45,8 @@ class SqsProxy:
         self._received_at: dict[str, float] = {}
         self._numbers: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
+        # Action and body of each request that a black hole has swallowed so far.
+        self.held: list[tuple[str, Body]] = []
         self.accepted_entries = 0
         self.delivered = 0
         self.duplicated = 0
@@ -104,7 +106,9 @@ class SqsProxy:
         if self.resetting:
             return None
         if self.black_holed is None or action in self.black_holed:
-            self._open.wait()
+            opened = self._open
+            self.held.append((action, body))
+            opened.wait()
             return None
         refusal = self.refusals.get(action) or self.refusals.get("*")
         if refusal is not None and self.number(f"refuse {action}") % refusal.every == 0:
