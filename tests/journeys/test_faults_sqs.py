@@ -47,6 +47,7 @@ class TroubledBatches:
         return faults
 
 
+@pytest.mark.scenario("F20")
 async def test_failed_entries_of_a_batch_are_sent_again_and_every_job_runs_once(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy
 ) -> None:
@@ -130,6 +131,7 @@ async def _nothing_visible(sqs: Any, url: str) -> bool:
     return queued(sqs, url)[0] == 0
 
 
+@pytest.mark.scenario("F28")
 async def test_workers_outlive_an_sqs_outage_and_are_back_within_ten_seconds(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy
 ) -> None:
@@ -165,6 +167,7 @@ async def _passed(began: float, seconds: float) -> bool:
     return monotonic() - began > seconds
 
 
+@pytest.mark.scenario("F27")
 async def test_jobs_outlive_the_visibility_cap_under_their_lease(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy, sqs: Any, queue_urls: dict[str, str]
 ) -> None:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dev.processes import Child
@@ -48,6 +49,7 @@ MALFORMED = (
 )
 
 
+@pytest.mark.scenario("F23")
 async def test_bodies_that_are_not_ours_are_kept_and_hurt_nobody(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy, sqs: Any, queue_urls: dict[str, str]
 ) -> None:
@@ -72,6 +74,7 @@ async def test_bodies_that_are_not_ours_are_kept_and_hurt_nobody(
     assert await scalar(probes, "SELECT count(*) FROM chot.attempts") == 50
 
 
+@pytest.mark.scenario("F18", "F25")
 async def test_messages_of_unknown_jobs_and_of_strangers_are_settled_apart(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy, sqs: Any, queue_urls: dict[str, str]
 ) -> None:

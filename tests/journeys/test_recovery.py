@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.outbox import Relay
@@ -45,6 +46,7 @@ async def submit_over_http(url: str, count: int) -> list[UUID]:
     return [UUID(answer.json()["id"]) for answer in answers]
 
 
+@pytest.mark.scenario("F19")
 async def test_what_one_process_committed_another_one_publishes(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy
 ) -> None:
@@ -60,6 +62,7 @@ async def test_what_one_process_committed_another_one_publishes(
     assert await scalar(probes, "SELECT count(*) FROM probe.effects") == 20
 
 
+@pytest.mark.scenario("F22")
 async def test_a_purged_queue_is_filled_again_but_never_flooded(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy, sqs: Any, queue_urls: dict[str, str]
 ) -> None:

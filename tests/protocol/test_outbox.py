@@ -105,6 +105,7 @@ async def test_a_message_names_the_job_and_carries_no_payload(probes: AsyncEngin
     assert row.published_at is not None
 
 
+@pytest.mark.scenario("F18")
 async def test_nothing_is_published_before_the_commit(probes: AsyncEngine) -> None:
     """And after a rollback there is nothing to publish."""
     channel = Channel()
@@ -117,6 +118,7 @@ async def test_nothing_is_published_before_the_commit(probes: AsyncEngine) -> No
     assert channel.batches == []
 
 
+@pytest.mark.scenario("F20")
 async def test_only_ids_that_sqs_took_are_deleted(
     probes: AsyncEngine, alerts: list[tuple[str, dict[str, Any]]]
 ) -> None:
@@ -285,6 +287,7 @@ async def test_a_crash_between_take_and_delete_sends_again(probes: AsyncEngine) 
     assert channel.jobs == [job_id]
 
 
+@pytest.mark.scenario("F19")
 async def test_a_lower_id_committed_later_is_still_published(probes: AsyncEngine) -> None:
     """Sequences do not become visible in order; a watermark would have passed it over."""
     channel = Channel()
@@ -342,6 +345,7 @@ async def test_a_paused_queues_messages_wait_for_its_resume(probes: AsyncEngine)
     assert sorted(channel.jobs[1:]) == sorted([sent, kept])
 
 
+@pytest.mark.scenario("F27")
 async def test_a_delayed_row_waits_for_its_time(probes: AsyncEngine) -> None:
     """Delays are in the database; SQS gets the message when it is due."""
     job_id = await make_job(probes)

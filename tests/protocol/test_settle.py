@@ -96,6 +96,7 @@ async def test_a_message_of_a_paused_queue_is_deleted(probes: AsyncEngine) -> No
     assert isinstance(await settled(probes, job_id), Delete)
 
 
+@pytest.mark.scenario("F18")
 async def test_a_message_of_an_unknown_job_is_parked_at_last(probes: AsyncEngine) -> None:
     """A few redeliveries, since its transaction may not be visible here yet."""
     for receives in (1, 2, 3):

@@ -23,6 +23,7 @@ def through(settings: ApiSettings, url: str) -> ApiSettings:
     return ApiSettings.model_validate(settings.model_dump() | {"database_url": url})
 
 
+@pytest.mark.scenario("F41")
 async def test_without_a_database_the_api_lives_and_says_so(
     settings: ApiSettings, database: Database
 ) -> None:
@@ -57,6 +58,7 @@ async def test_without_a_database_the_api_lives_and_says_so(
         assert again.content == accepted.content
 
 
+@pytest.mark.scenario("F41", "F44")
 @pytest.mark.parametrize(("lost", "replayed"), [("answer", True), ("request", False)])
 async def test_a_commit_in_doubt_is_settled_by_the_retry(
     settings: ApiSettings,
@@ -99,6 +101,7 @@ async def test_a_schema_that_is_missing_is_named(
         assert (await client.get("/healthz")).status_code == 200
 
 
+@pytest.mark.scenario("F29")
 @pytest.mark.alone
 @pytest.mark.parametrize("how", ["refused", "black hole"])
 async def test_submits_are_as_quick_while_sqs_is_away(
