@@ -89,6 +89,7 @@ def _returns_a_statement(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bo
     return isinstance(function.returns, ast.Name) and function.returns.id == "TextClause"
 
 
+@pytest.mark.scenario("F58")
 def test_no_statement_asks_a_clock_that_stands_still() -> None:
     """⚑ now() is the transaction's start: a lease that ran out since would look alive."""
     found = [

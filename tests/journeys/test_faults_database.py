@@ -31,6 +31,7 @@ from tests.tcp_proxy import Proxy
 SLOW_HOUSEKEEPING = {"CHOT_REAPER_SECONDS": "600", "CHOT_RECONCILER_SECONDS": "600"}
 
 
+@pytest.mark.scenario("F31")
 @pytest.mark.parametrize("way", ["black hole", pytest.param("cut", marks=pytest.mark.long)])
 async def test_a_database_gone_longer_than_the_lease_stops_the_job_in_time(
     probes: AsyncEngine, fleet: Fleet, pg_proxy: Proxy, way: str
@@ -66,6 +67,7 @@ async def ended_once(fleet: Fleet, worker: Child) -> None:
     assert not fleet.events(worker, "attempt.broken")
 
 
+@pytest.mark.scenario("F31")
 @pytest.mark.long
 async def test_half_open_connections_are_dropped_while_new_ones_work(
     probes: AsyncEngine, fleet: Fleet, pg_proxy: Proxy
@@ -86,6 +88,7 @@ async def test_half_open_connections_are_dropped_while_new_ones_work(
     assert worker.alive
 
 
+@pytest.mark.scenario("F32")
 async def test_terminated_connections_cost_no_job_and_no_worker(
     probes: AsyncEngine, fleet: Fleet, database: Database
 ) -> None:
@@ -185,6 +188,7 @@ async def test_a_burial_whose_answer_is_lost_still_alerts(
     await queue_is(sqs, queue_urls["default"], (0, 0))
 
 
+@pytest.mark.scenario("F32")
 @pytest.mark.long
 async def test_a_read_only_database_is_waited_for(
     probes: AsyncEngine, fleet: Fleet, database: Database

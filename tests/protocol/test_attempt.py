@@ -124,6 +124,7 @@ async def test_a_misbehaving_handler_is_recorded_in_words(
     assert word in error["message"]
 
 
+@pytest.mark.scenario("F47")
 async def test_values_come_back_as_they_were_returned(
     probes: AsyncEngine, database: Database
 ) -> None:
@@ -172,6 +173,7 @@ ODD_ERRORS: list[BaseException] = [
 ]
 
 
+@pytest.mark.scenario("F46")
 async def test_no_error_is_too_odd_to_be_stored(probes: AsyncEngine, database: Database) -> None:
     """One that could not be written would come back as a lost lease, and again."""
     errors = iter(ODD_ERRORS)

@@ -84,6 +84,7 @@ async def test_a_live_lease_is_not_taken(probes: AsyncEngine) -> None:
     assert (await job_row(probes, first.lease.job_id)).fence == 1
 
 
+@pytest.mark.scenario("F58")
 async def test_the_lease_is_judged_by_the_clock_not_by_the_transactions_start(
     probes: AsyncEngine,
 ) -> None:

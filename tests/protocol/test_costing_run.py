@@ -130,6 +130,7 @@ async def test_a_failed_item_fails_the_next_period_too_instead_of_opening_at_zer
     assert [error["code"] for error in result["errors"]] == ["OPENING_NOT_COSTED"]
 
 
+@pytest.mark.scenario("F51")
 async def test_a_rerun_supersedes_and_marks_later_periods_stale(books: Books) -> None:
     await _stock(books, "A")
     first = await books.cost()
@@ -242,6 +243,7 @@ async def test_a_period_closed_while_it_was_costed_is_not_activated(
     assert await books.costs() == {}
 
 
+@pytest.mark.scenario("F51")
 @pytest.mark.parametrize("moment", ["_settle", "_complete"])
 async def test_a_movement_that_arrives_during_the_run_is_neither_lost_nor_halved(
     books: Books, monkeypatch: pytest.MonkeyPatch, moment: str

@@ -24,7 +24,7 @@ from tests.factories import (
     scalar,
     submitted,
 )
-from tests.protocol.exits import leave
+from tests.protocol.exits import TERMINAL_EXITS, claimed_for, leave
 from tests.protocol.sessions import driver_session, until_waiting
 from tests.services import Database
 from worker.claim import claim_jobs, read_input
@@ -71,6 +71,7 @@ def _write(number: int, kind: str = "probe.write", **payload: Any) -> Submit:
     return Submit(kind=kind, company="ACME", brand="RED", payload={"number": number} | payload)
 
 
+@pytest.mark.scenario("F42")
 async def test_a_submit_that_races_with_completion_never_fails(
     probes: AsyncEngine, database: Database
 ) -> None:
@@ -362,10 +363,11 @@ async def test_a_batch_with_the_same_work_twice_makes_one_job(probes: AsyncEngin
     assert answers[0].job_id == answers[2].job_id != answers[1].job_id
 
 
-@pytest.mark.parametrize("how", ["complete", "fail_permanently", "cancel"])
+@pytest.mark.scenario("F42")
+@pytest.mark.parametrize("how", TERMINAL_EXITS)
 async def test_work_that_has_ended_may_be_asked_for_again(probes: AsyncEngine, how: str) -> None:
     """Only active work is unique; a dead or finished job keeps nobody from trying again."""
-    held = await claimed_job(probes, number=1)
+    held = await claimed_for(probes, how, number=1)
     await leave(probes, held, how)
     answer = await submitted(probes, number=1)
     assert answer.created

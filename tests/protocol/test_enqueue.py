@@ -191,6 +191,7 @@ async def test_the_platform_may_name_whom_it_asks_for(probes: AsyncEngine) -> No
     assert (row.principal, row.trace, row.priority) == ("an", "00-1", 9)
 
 
+@pytest.mark.scenario("F47")
 async def test_numbers_of_a_payload_keep_every_digit(probes: AsyncEngine) -> None:
     """Money that went in as a number comes out as that number."""
     amount = Decimal("12345678901234567.8901")

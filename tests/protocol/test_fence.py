@@ -451,6 +451,7 @@ async def test_progress_of_a_commit_is_cut_to_its_column(
     assert 900 < len(row.progress_message.encode()) <= 960
 
 
+@pytest.mark.scenario("F46")
 @pytest.mark.parametrize(
     ("completes", "value"),
     [(False, {"x": "y" * 70_000}), (True, {"x": "y" * 1_100_000}), (True, {"x": float("nan")})],

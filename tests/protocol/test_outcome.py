@@ -264,6 +264,7 @@ async def test_outages_and_deploys_do_not_use_the_budget_up(probes: AsyncEngine)
     assert await counters(probes, job_id) == (9, 1, 3, 9)
 
 
+@pytest.mark.scenario("F50")
 async def test_the_twenty_first_release_in_place_is_charged(probes: AsyncEngine) -> None:
     """A handler that only ever hands its job back is not free for ever."""
     held = await claimed_job(probes)
@@ -275,6 +276,7 @@ async def test_the_twenty_first_release_in_place_is_charged(probes: AsyncEngine)
     assert await counters(probes, held.lease.job_id) == (2, 0, 1, 2)
 
 
+@pytest.mark.scenario("F50")
 async def test_a_release_after_progress_stays_free(probes: AsyncEngine) -> None:
     """Whoever reached another checkpoint may be interrupted again, twenty times and more."""
     held = await claimed_job(probes)

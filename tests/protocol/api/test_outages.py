@@ -129,6 +129,7 @@ async def timed(client: httpx.AsyncClient) -> float:
     return perf_counter() - began
 
 
+@pytest.mark.scenario("F34")
 async def test_no_free_connection_is_an_answer_too(
     settings: ApiSettings, engine: AsyncEngine
 ) -> None:

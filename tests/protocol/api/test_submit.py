@@ -32,6 +32,7 @@ async def test_a_submit_is_accepted_with_a_job_and_its_message(
     assert shown.status_code == 200
 
 
+@pytest.mark.scenario("F47")
 async def test_numbers_reach_the_database_digit_for_digit(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:
@@ -135,6 +136,7 @@ MALFORMED = [
 ]
 
 
+@pytest.mark.scenario("F46")
 async def test_what_is_no_json_of_ours_is_a_problem_of_the_client(
     client: httpx.AsyncClient,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ def test_the_order_in_which_rows_arrive_changes_nothing(
 
 
 @given(st.integers(1, 10**12), st.lists(st.integers(1, 10**6), min_size=1, max_size=60))
+@pytest.mark.scenario("F51")
 def test_issues_that_drain_a_pool_take_exactly_its_value(value: int, sold: list[int]) -> None:
     rows = [moved(0, "receipt", sum(sold), value=value)]
     rows += [moved(number, "issue", quantity) for number, quantity in enumerate(sold, 1)]

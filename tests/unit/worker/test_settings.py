@@ -122,6 +122,7 @@ def test_a_missing_database_is_named_and_no_secret_shown(monkeypatch: pytest.Mon
     assert "secret" not in repr(found)
 
 
+@pytest.mark.scenario("F34")
 def test_a_pool_too_small_for_its_slots_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sum is shown, so that the reader can do it again."""
     budget = PoolBudget(slots=8, receivers=2)
