@@ -15,7 +15,6 @@ from shared.logs import configure_logs, log
 from shared.settings import EX_CONFIG
 from shared.sqs import TRANSPORT_ERRORS, open_sqs
 
-KEEP_ALIVE_SECONDS = 75  # longer than a load balancer's, so that it never meets a closed one
 GRACE_SECONDS = 10
 
 
@@ -54,7 +53,7 @@ def main() -> None:
         server_header=False,
         lifespan="on",
         ws="none",  # an upgrade is then a request like any other, and its answer a problem
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=settings.api_keep_alive_seconds,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     # uvicorn raises the signal again once it has shut down; the exit code is 0 all the same.

@@ -8,7 +8,7 @@ from api.problems import MEDIA_TYPE, PROBLEMS, TYPE_BASE
 
 # What any route behind the token may answer.
 EVERYWHERE = ("unauthorized", "forbidden", "invalid-request", "internal-error")
-UNAVAILABLE = ("busy", "database-unavailable", "starting")
+UNAVAILABLE = ("overloaded", "busy", "database-unavailable", "starting")
 OF_A_BODY = ("malformed-json", "body-too-slow", "too-large", "unsupported-media-type")
 TEXT = {"type": "string"}
 FIELD_ERROR = {

@@ -48,6 +48,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "busy": (503, "Another transaction holds the row"),
     "database-unavailable": (503, "The database cannot be reached"),
     "starting": (503, "The api is starting"),
+    "overloaded": (503, "The api has too much to do"),
 }
 RETRY_AFTER_SECONDS: Mapping[str, int] = {
     "body-too-slow": 1,
@@ -56,6 +57,7 @@ RETRY_AFTER_SECONDS: Mapping[str, int] = {
     "busy": 1,
     "database-unavailable": 2,
     "starting": 2,
+    "overloaded": 1,
 }
 
 

@@ -1,8 +1,8 @@
 """What one api process holds open: engines, SQS client, relay, and the tasks that keep them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -11,6 +11,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from api.counting import Counting
+from api.off_loop import OffLoop
+from api.problems import Problem, ProblemRaised
 from api.settings import BACKGROUND_POOL_SIZE, ApiSettings
 from shared.database import open_engine, transaction
 from shared.jobs.counts import read_counts
@@ -21,6 +23,8 @@ from shared.sqs import open_sqs
 
 SQS_CONNECTIONS = 4
 STOP_SECONDS = 5.0
+# Served and waiting; at some milliseconds a request the last one waits for less than a second.
+ADMITTED_PER_CONNECTION = 20
 T = TypeVar("T")
 SET_STATEMENT_TIMEOUT = text("SELECT set_config('statement_timeout', CAST(:most AS text), true)")
 
@@ -41,23 +45,42 @@ class Resources:
     counting: Counting
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     unready: str | None = "the database has not been reached yet"
+    off_loop: OffLoop = field(default_factory=OffLoop)
+    admitted: int = 0
     writes: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """A request's READ COMMITTED transaction with its limits set; commits at its end."""
-        async with transaction(
-            self.engine,
-            lock_timeout=self.settings.request_lock_timeout,
-            idle_timeout=self.settings.timing.idle_in_transaction,
-        ) as conn:
-            yield conn
+        with self._admitted():
+            async with transaction(
+                self.engine,
+                lock_timeout=self.settings.request_lock_timeout,
+                idle_timeout=self.settings.timing.idle_in_transaction,
+            ) as conn:
+                yield conn
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A connection in autocommit, for routes that read by single statements."""
-        async with self.engine.connect() as conn:
-            yield await conn.execution_options(isolation_level="AUTOCOMMIT")
+        with self._admitted():
+            async with self.engine.connect() as conn:
+                yield await conn.execution_options(isolation_level="AUTOCOMMIT")
+
+    @contextmanager
+    def _admitted(self) -> Iterator[None]:
+        """A place in the pool's queue; ProblemRaised at once where the queue is too long already.
+
+        Whoever came last would wait longest and be served last: better told to come again.
+        """
+        if self.admitted >= self.settings.api_pool_size * ADMITTED_PER_CONNECTION:
+            detail = "too many requests wait for the database; send it again"
+            raise ProblemRaised(Problem(slug="overloaded", detail=detail))
+        self.admitted += 1
+        try:
+            yield
+        finally:
+            self.admitted -= 1
 
     async def finish(self, write: Coroutine[Any, Any, T], *, name: str) -> T:
         """Run a transaction to its end even if the request that wants it is cancelled."""
@@ -98,6 +121,7 @@ async def open_resources(
                 counting=Counting(partial(_count, engine, settings), settings.metrics_seconds),
             )
             yield resources
+            resources.off_loop.close()
             if resources.writes:
                 await asyncio.wait(resources.writes, timeout=STOP_SECONDS)
     finally:

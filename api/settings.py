@@ -19,6 +19,8 @@ class ApiSettings(SharedSettings):
     token: SecretStr | None = Field(None, description="one bearer token with every right")
     api_open: bool = Field(False, description="no token asked for, every right; loopback only")
     docs_public: bool = Field(False, description="/docs and /openapi.json ask for no token")
+    api_keep_alive_seconds: int = Field(75, ge=2, le=7200, description="of an idle connection")
+    balancer_idle_seconds: int = Field(60, ge=1, le=7200, description="of the one in front of us")
     api_pool_size: int = Field(10, ge=2, le=200)
     api_lock_timeout_seconds: float | None = Field(None, gt=0, description="of one request")
     api_command_timeout_seconds: float = Field(10.0, gt=0, le=300)
@@ -55,6 +57,21 @@ class ApiSettings(SharedSettings):
         if self.api_open and self.token is not None:
             raise ValueError(
                 "CHOT_TOKEN (set) and CHOT_API_OPEN=true disagree: an open api asks for no token"
+            )
+        return self
+
+    @property
+    def longest_wait(self) -> float:
+        """How long `?wait` may hold an answer back (seconds) before a balancer calls it silence."""
+        return self.balancer_idle_seconds / 2
+
+    @model_validator(mode="after")
+    def _balancer_closes_first(self) -> Self:
+        if self.api_keep_alive_seconds <= self.balancer_idle_seconds:
+            raise ValueError(
+                f"CHOT_API_KEEP_ALIVE_SECONDS={self.api_keep_alive_seconds} and "
+                f"CHOT_BALANCER_IDLE_SECONDS={self.balancer_idle_seconds} disagree: keep-alive "
+                "must be longer, or a request meets a connection that is being closed: 502"
             )
         return self
 

@@ -16,16 +16,19 @@ from api.idempotency import (
     InProgress,
     KeyReused,
     replay_or_begin,
+    request_digest,
     store_answer,
 )
 from api.problems import Problem, ProblemRaised, field_problem, validation_problem
 from api.resources import Resources
+from api.strict_json import parse_object
 from shared.access import Role
 from shared.errors import EnqueueRefused
 from shared.jobs.enqueue import Accepted, Submit, enqueue
 from shared.json_text import to_json
 from shared.kinds import Kind
 
+SUBMIT_ROUTE = "/v1/jobs"
 HIGHEST_PRIORITY = 9
 # One text for codes that nobody has and codes of others, so that no answer tells them apart.
 NOT_YOURS = {
@@ -48,6 +51,26 @@ class Request:
 
     asked: Asked | None
     checked: Submit | Problem
+
+
+def read_submission(
+    body: bytes, key: str | None, kinds: Mapping[str, Kind], who: Caller
+) -> Request:
+    """Everything that is judged without the database; raises Malformed and ProblemRaised.
+
+    CPU work in proportion to the body, on no data but its own: it may run in a thread.
+    """
+    raw = parse_object(body)
+    asked = None
+    if key is not None:
+        digest = request_digest("POST", SUBMIT_ROUTE, raw)
+        asked = Asked(principal=who.principal, key=key, digest=digest)
+    checked = check_submit(raw, kinds, who.principal)
+    # Before the key is looked up: who has lost a right gets no stored answer either.
+    refuse_beyond_rights(raw, checked, who)
+    if asked is None and isinstance(checked, Problem):
+        raise ProblemRaised(checked)
+    return Request(asked=asked, checked=checked)
 
 
 def check_submit(

@@ -15,20 +15,17 @@ from api.cursors import read_job_cursor, write_cursor
 from api.dependencies import Facts, Ready, Who
 from api.description import OF_A_BODY, problems
 from api.gate import read_json_body
-from api.idempotency import Asked, MalformedKey, parse_key, request_digest
+from api.idempotency import MalformedKey, parse_key
 from api.problems import Problem, ProblemRaised
 from api.queries import Limit, WaitSeconds
 from api.resources import Resources
 from api.responses import json_response
-from api.strict_json import parse_object
-from api.submission import Request as Submission
-from api.submission import check_submit, refuse_beyond_rights, submit
+from api.submission import read_submission, submit
 from shared.jobs.read import list_jobs, show_job
 from shared.json_text import to_json
 from shared.types import TERMINAL, JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-SUBMIT_ROUTE = "/v1/jobs"
 SUBMIT_EXAMPLE = {
     "kind": "costing.run",
     "company": "SAMPLE",
@@ -85,17 +82,10 @@ async def submit_job(request: Request, resources: Ready, facts: Facts, who: Who)
     except MalformedKey as error:
         problem = Problem(slug="malformed-idempotency-key", detail=str(error))
         raise ProblemRaised(problem) from None
-    raw = parse_object(await read_json_body(request))
-    asked = None
-    if key is not None:
-        digest = request_digest("POST", SUBMIT_ROUTE, raw)
-        asked = Asked(principal=who.principal, key=key, digest=digest)
-    checked = check_submit(raw, resources.kinds, who.principal)
-    # Before the key is looked up: who has lost a right gets no stored answer either.
-    refuse_beyond_rights(raw, checked, who)
-    if asked is None and isinstance(checked, Problem):
-        raise ProblemRaised(checked)
-    submission = Submission(asked=asked, checked=checked)
+    body = await read_json_body(request)
+    submission = await resources.off_loop.run(
+        len(body), read_submission, body, key, resources.kinds, who
+    )
     answer = await resources.finish(submit(resources, submission), name="submit")
     facts.job_id = str(answer.job_id)
     headers = dict(answer.headers)
@@ -165,7 +155,7 @@ async def show(
 ) -> Response:
     """Show a job. `wait` answers when it has ended, or after so many seconds at the latest."""
     facts.job_id = str(job_id)
-    deadline = monotonic() + wait
+    deadline = monotonic() + min(wait, resources.settings.longest_wait)
     while True:
         # Nothing is held between two looks: neither a transaction nor a connection.
         async with resources.reading() as conn:

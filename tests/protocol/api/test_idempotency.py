@@ -53,6 +53,7 @@ async def test_a_repeated_request_gets_the_same_bytes_and_no_second_job(
     assert await scalar(engine, "SELECT count(*) FROM chot.job_payloads") == 1
 
 
+@pytest.mark.scenario("F40")
 async def test_a_key_that_is_no_key_is_refused_before_the_database(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:
@@ -80,6 +81,7 @@ async def test_keys_that_differ_in_their_last_character_are_two(
     assert await scalar(engine, COUNT_JOBS) == 2
 
 
+@pytest.mark.scenario("F40")
 async def test_form_does_not_matter_but_every_value_does(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:
@@ -120,6 +122,7 @@ def key_lock(key: str) -> int:
     return Asked(principal="api", key=key, digest=b"").lock
 
 
+@pytest.mark.scenario("F39")
 async def test_a_twin_in_progress_is_answered_at_once_and_later_replays(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:
@@ -281,6 +284,7 @@ async def test_the_reaper_deletes_expired_keys_only(
     assert [row.key for row in rows] == ["live"]
 
 
+@pytest.mark.scenario("F41")
 async def test_a_takeover_that_waits_for_the_reaper_inserts(engine: AsyncEngine) -> None:
     """C32: the row disappears under the conflict; the answer is stored all the same."""
     asked = Asked(principal="api", key="k", digest=b"d" * 32)
@@ -301,6 +305,7 @@ async def test_a_takeover_that_waits_for_the_reaper_inserts(engine: AsyncEngine)
     assert await scalar(engine, "SELECT body FROM chot.idempotency_keys") == b"new"
 
 
+@pytest.mark.scenario("F41")
 async def test_a_client_that_goes_away_leaves_a_whole_transaction(
     client: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
 ) -> None:
@@ -322,6 +327,7 @@ async def test_a_client_that_goes_away_leaves_a_whole_transaction(
     assert await scalar(engine, COUNT_JOBS) == 1
 
 
+@pytest.mark.scenario("F40")
 async def test_other_methods_and_routes_ignore_the_header(client: httpx.AsyncClient) -> None:
     """C40: a GET is repeatable by itself, a cancel is conditional."""
     made = await post(client, note(), key="k")

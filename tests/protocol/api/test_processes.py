@@ -76,6 +76,7 @@ async def two_clients(launch: Launch) -> AsyncIterator[list[httpx.AsyncClient]]:
         ]
 
 
+@pytest.mark.scenario("F39")
 async def test_fifty_identical_requests_make_one_job(
     two_clients: list[httpx.AsyncClient], engine: AsyncEngine
 ) -> None:
@@ -223,6 +224,10 @@ REFUSED: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "several at once": (
         {"CHOT_API_PORT": "70000", "CHOT_IDEMPOTENCY_HOURS": "1"},
         ["CHOT_API_PORT='70000'", "CHOT_IDEMPOTENCY_HOURS='1'"],
+    ),
+    "a keep-alive below the balancer's": (
+        {"CHOT_BALANCER_IDLE_SECONDS": "120"},
+        ["CHOT_API_KEEP_ALIVE_SECONDS=75 and CHOT_BALANCER_IDLE_SECONDS=120 disagree"],
     ),
     "a token with a space": ({"CHOT_TOKEN": "not to be told"}, ["CHOT_TOKEN: "]),
     "unsafe timing": ({"CHOT_HEARTBEAT_SECONDS": "20"}, ["CHOT_HEARTBEAT_SECONDS=20"]),
