@@ -122,6 +122,7 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
     described = (await client.get("/openapi.json")).json()
     paths: dict[str, Any] = described["paths"]
     assert set(paths) == {
+        "/metrics",
         "/v1/jobs",
         "/v1/jobs/{job_id}",
         "/v1/jobs/{job_id}/cancel",
