@@ -2,7 +2,7 @@
 # Python 3.11 or newer and make, nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo up test test-long faults scenarios check format lock images clean distclean
+.PHONY: help venv demo up test test-long faults mutants scenarios check format lock images clean distclean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,6 +21,7 @@ $(1) $(PYTEST) -m '($(2)) and alone' $(PYTEST_ARGS) || [ $$? -eq 5 ] || code=1; 
 exit $$code
 endef
 FAULTS_ARGS ?=
+MUTANTS_ARGS ?=
 SCENARIOS_ARGS ?=
 # The images run this version; the locks must be resolved by the same one.
 LOCK_PYTHON ?= python3.13
@@ -32,6 +33,7 @@ help:
 	@echo 'make test       the tests (at most 10 min); PYTEST_ARGS="-k lease" narrows them'
 	@echo 'make test-long  also sizes, images, PostgreSQL 15 and the second SQS emulator'
 	@echo 'make faults     real processes under seeded faults, then a checker (10 min); docs/faults.md'
+	@echo 'make mutants    planted bugs, each killed by its own test (15 min); writes docs/mutants.md'
 	@echo 'make scenarios  47 failures of other job systems, tried on this one; writes docs/scenarios.md'
 	@echo 'make check      format, lint, import contracts, types'
 	@echo 'make format     let ruff format and fix what it can'
@@ -75,6 +77,9 @@ test-long: venv
 	$(call run_tests,CHOT_TEST_POSTGRES_BIN=$(DEBIAN_POSTGRES),long or not long)
 	if command -v buildah >/dev/null; then $(BIN)/python -m dev.images_check; \
 	else echo 'no buildah: images not tested'; fi
+
+mutants: venv
+	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
 
 scenarios: venv
 	$(BIN)/python -m tests.scenarios $(SCENARIOS_ARGS)

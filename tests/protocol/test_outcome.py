@@ -134,7 +134,7 @@ async def test_an_exit_behind_a_takeover_is_refused_at_once(probes: AsyncEngine)
         first = claim_jobs(autocommit(probes), claimant("b"), only, wait=True)
         taking = asyncio.create_task(first)
         await until_waiting(probes)
-        exiting = asyncio.create_task(leave_over(leaving, held, "complete"))
+        exiting = asyncio.create_task(leave_over(leaving, held, "retry"))
         await until_waiting(probes, 2)
         await other.commit()
         taken, left = await asyncio.gather(taking, exiting, return_exceptions=True)
@@ -320,6 +320,7 @@ async def test_a_failed_attempt_waits_and_a_success_forgets_its_error(probes: As
 # Cancel
 
 
+@pytest.mark.scenario("F10")
 async def test_a_cancel_waits_for_a_commit_and_is_too_late(probes: AsyncEngine) -> None:
     """The completion was first at the row: 'too late' is the truth, the effect stays."""
     held = await claimed_job(probes)
@@ -335,6 +336,7 @@ async def test_a_cancel_waits_for_a_commit_and_is_too_late(probes: AsyncEngine) 
     assert await effects_of(probes, held.lease.job_id) == [(0, 1)]
 
 
+@pytest.mark.scenario("F10")
 async def test_cancel_and_completion_race_and_one_wins(probes: AsyncEngine) -> None:
     """Sixty races over real connections: cancelled and no effect, or succeeded and the effect."""
     ends = set()
@@ -364,6 +366,7 @@ async def test_cancel_and_completion_race_and_one_wins(probes: AsyncEngine) -> N
     assert ends == {"succeeded", "cancelled"}, "the races never went both ways"
 
 
+@pytest.mark.scenario("F10")
 async def test_after_a_cancels_answer_no_effect_commits(probes: AsyncEngine) -> None:
     """A job that commits chunk after chunk is cut between two of them, thirty times."""
     for _ in range(30):

@@ -1,0 +1,191 @@
+"""Bugs in what becomes of the work: exits, submits, messages, maintenance."""
+
+from tests.mutants.mutant import mutant
+
+STATES, OUTCOME, OUTBOX = "shared/jobs/states.py", "worker/outcome.py", "shared/outbox.py"
+JOBS, ENQUEUE = "alembic/versions/0003_jobs.py", "alembic/versions/0009_enqueue.py"
+
+MUTANTS = (
+    # Exits
+    mutant(
+        "the attempts row is closed before the fence",
+        (
+            OUTCOME,
+            'OURS = """j.id = :job_id AND',
+            (
+                'OURS = """(SELECT count(*) FROM (SELECT FROM chot.attempts b\n'
+                "               WHERE b.job_id = :job_id AND b.fence = :fence AND b.outcome IS NULL\n"
+                "                 FOR NO KEY UPDATE) AS touched) >= 0\n"
+                "           AND j.id = :job_id AND"
+            ),
+        ),
+        "protocol/test_outcome.py::test_an_exit_behind_a_takeover_is_refused_at_once",
+    ),
+    mutant(
+        "an exit compares no token",
+        (
+            OUTCOME,
+            "AND j.fence = :fence AND j.lease_token = :token",
+            "AND j.fence = :fence AND CAST(:token AS uuid) IS NOT NULL",
+        ),
+        "protocol/test_outcome.py::test_an_exit_of_the_old_owner_changes_nothing[token]",
+    ),
+    mutant(
+        "a cancel believes what it once saw",
+        (
+            "shared/jobs/cancel.py",
+            "WHERE j.id = :job_id AND j.state IN ('pending', 'running')",
+            (
+                "WHERE j.id = (SELECT c.id FROM chot.jobs c\n"
+                "                    WHERE c.id = :job_id AND c.state IN ('pending', 'running'))"
+            ),
+        ),
+        "protocol/test_outcome.py::test_a_cancel_waits_for_a_commit_and_is_too_late",
+    ),
+    mutant(
+        "an interruption is charged",
+        (
+            OUTCOME,
+            "interruptions = j.interruptions + {_FREE}::integer",
+            "interruptions = j.interruptions",
+        ),
+        "protocol/test_outcome.py::test_the_twenty_first_release_in_place_is_charged",
+    ),
+    mutant(
+        "a follow-up is born at success alone",
+        (
+            STATES,
+            "WHERE state IN ('succeeded', 'cancelled', 'dead') AND",
+            "WHERE state = 'succeeded' AND",
+        ),
+        "protocol/test_outcome.py::test_any_end_turns_the_follow_up_into_a_job",
+    ),
+    mutant(
+        "a retry stages no message",
+        (STATES, "         WHERE state = 'pending'\n", "         WHERE state = 'none'\n"),
+        "protocol/test_outcome.py::test_an_exit_closes_its_attempt_and_stages_what_is_due",
+    ),
+    # Submits
+    mutant(
+        "running work is not unique",
+        (
+            JOBS,
+            (
+                "jobs_active_fingerprint_key ON chot.jobs (fingerprint)\n"
+                "         WHERE state IN ('pending', 'running')"
+            ),
+            (
+                "jobs_active_fingerprint_key ON chot.jobs (fingerprint)\n"
+                "         WHERE state IN ('pending')"
+            ),
+        ),
+        "protocol/test_duplicates.py::test_the_index_alone_would_refuse_a_second_active_job",
+        # Else no submit would find its index any more, and every test would fail.
+        (
+            ENQUEUE,
+            "ON CONFLICT (fingerprint) WHERE state IN ('pending', 'running') DO NOTHING",
+            "ON CONFLICT (fingerprint) WHERE state IN ('pending') DO NOTHING",
+        ),
+        also={
+            "protocol/test_outcome.py::test_any_end_turns_the_follow_up_into_a_job": (
+                "what should become a follow-up of running work becomes a second job at once"
+            ),
+        },
+    ),
+    mutant(
+        "a submit looks once for its twin",
+        (ENQUEUE, "FOR race IN 1..20 LOOP", "FOR race IN 1..1 LOOP"),
+        "protocol/test_duplicates.py::test_a_twin_that_ends_between_insert_and_look_is_replaced",
+    ),
+    mutant(
+        "a batch of submits keeps its caller's order",
+        (ENQUEUE, "ORDER BY print, n", "ORDER BY n"),
+        "protocol/test_duplicates.py::test_batches_in_opposite_orders_do_not_deadlock",
+    ),
+    mutant(
+        "a key is not looked up again once its lock is ours",
+        (
+            "api/idempotency.py",
+            "    return await _find(conn, asked) or Fresh()\n",
+            "    return Fresh()\n",
+        ),
+        "protocol/api/test_idempotency.py::test_the_answer_stored_while_we_tried_the_lock_is_seen",
+    ),
+    # Messages
+    mutant(
+        "a message is published before its job is committed",
+        (
+            "shared/jobs/enqueue.py",
+            "        row = (await session.execute(ENQUEUE, binds)).one()\n",
+            (
+                "        row = (await session.execute(ENQUEUE, binds)).one()\n"
+                "        raw = await session.get_raw_connection()\n"
+                '        await raw.driver_connection.execute("COMMIT")\n'
+            ),
+        ),
+        "protocol/test_outbox.py::test_nothing_is_published_before_the_commit",
+        also={
+            "protocol/test_outbox.py::test_a_lower_id_committed_later_is_still_published": (
+                "the submit that it holds open is committed at once"
+            ),
+        },
+    ),
+    mutant(
+        "the outbox is read by a cursor, id > last",
+        (
+            OUTBOX,
+            "            rows = await take_due(conn, token)\n",
+            (
+                '            last = getattr(self, "_last", 0)\n'
+                "            rows = [row for row in await take_due(conn, token) if row.id > last]\n"
+                "            self._last = max((row.id for row in rows), default=last)\n"
+            ),
+        ),
+        "protocol/test_outbox.py::test_a_lower_id_committed_later_is_still_published",
+    ),
+    mutant(
+        "a batch that was answered counts as sent whole",
+        (
+            OUTBOX,
+            "sent = [row.id for row in rows if str(row.id) in result.sent]",
+            "sent = [row.id for row in rows]",
+        ),
+        "protocol/test_outbox.py::test_only_ids_that_sqs_took_are_deleted",
+    ),
+    mutant(
+        "a late answer ends a newer take",
+        (
+            OUTBOX,
+            "WHERE id = ANY(:ids) AND take_token = :token RETURNING job_id",
+            "WHERE id = ANY(:ids) AND CAST(:token AS uuid) IS NOT NULL RETURNING job_id",
+        ),
+        "protocol/test_outbox.py::test_a_late_answer_of_an_older_take_deletes_nothing",
+    ),
+    mutant(
+        "the deployment of a message is ignored",
+        (
+            "worker/receiver.py",
+            "if message.deployment_id != self._deployment_id:",
+            "if message.deployment_id is None:",
+        ),
+        "protocol/test_receiver.py::test_a_message_of_another_deployment_is_left_alone",
+    ),
+    mutant(
+        "a message under a live lease is deleted",
+        (
+            "worker/settle.py",
+            'return _later(delivery, row.lease_left, "the job runs under a live lease")',
+            'return Delete(why="the job runs")',
+        ),
+        "protocol/test_settle.py::test_a_job_under_a_live_lease_is_put_off_then_left",
+    ),
+    mutant(
+        "the reconciler asks nobody for free slots",
+        (
+            "worker/reconciler.py",
+            "AND w.live_until > clock_timestamp() AND q.free_slots > 0",
+            "AND w.live_until > clock_timestamp()",
+        ),
+        "protocol/test_reconciler.py::test_what_only_waits_is_not_staged_again",
+    ),
+)
