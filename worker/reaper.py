@@ -8,8 +8,8 @@ from shared.logs import alert, log
 BATCH = 100
 LOST = '\'{"type": "WorkerLost", "code": "WORKER_LOST", "message": "the lease ran out"}\''
 
-# The UPDATE says again what the lock was taken for: state and expiry on the newest version of the
-# row. Rows that a fence holds at this moment are passed over.
+# The UPDATE says again what the lock was taken for: state, token and expiry on the newest version
+# of the row. Rows that a fence holds at this moment are passed over.
 REAP_EXPIRED = exit_statement(
     f"""
     UPDATE chot.jobs j
@@ -20,11 +20,11 @@ REAP_EXPIRED = exit_statement(
            lost_leases = {LOST_LEASES}, available_at = clock_timestamp(),
            lease_token = NULL, lease_expires_at = NULL, worker_id = NULL
       FROM (WITH found AS MATERIALIZED (
-                SELECT e.id FROM chot.jobs e
+                SELECT e.id, e.lease_token FROM chot.jobs e
                  WHERE e.state = 'running' AND e.lease_expires_at <= clock_timestamp()
                  ORDER BY e.id LIMIT {BATCH} FOR NO KEY UPDATE SKIP LOCKED)
-            SELECT id FROM found) AS expired
-     WHERE j.id = expired.id AND j.state = 'running'
+            SELECT id, lease_token FROM found) AS expired
+     WHERE j.id = expired.id AND j.state = 'running' AND j.lease_token = expired.lease_token
        AND j.lease_expires_at <= clock_timestamp()""",
     outcome="'lost_lease'",
     error=LOST,

@@ -89,6 +89,7 @@ def test_an_image_installs_by_hash_and_drops_root(side: str) -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
+@pytest.mark.scenario("F16")
 def test_sigterm_reaches_python_itself(side: str) -> None:
     """In shell form a shell is pid 1 and the drain never starts."""
     text = dockerfile(side)
@@ -111,6 +112,7 @@ def compose() -> dict[str, Any]:
     return loaded
 
 
+@pytest.mark.scenario("F16")
 def test_compose_gives_a_worker_time_to_drain(
     compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

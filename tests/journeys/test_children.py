@@ -4,6 +4,7 @@ import os
 import signal
 from uuid import UUID
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import eventually, execute, job_row, make_job
@@ -32,6 +33,7 @@ END_IT = """
      WHERE id = :job_id AND state = 'running'"""
 
 
+@pytest.mark.scenario("F09")
 async def test_a_revoked_lease_stops_the_handler_and_kills_its_child(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:
@@ -53,6 +55,7 @@ async def test_a_revoked_lease_stops_the_handler_and_kills_its_child(
     assert (row.state, row.fence, row.worker_id) == ("running", 2, "someone else")
 
 
+@pytest.mark.scenario("F09")
 async def test_no_effect_of_the_old_token_commits_after_a_revoke(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:

@@ -17,6 +17,7 @@ from tests.journeys.looking import (
     limited_job,
     outcomes,
     queue_is,
+    queued,
     reached,
     said,
     working,
@@ -25,6 +26,7 @@ from tests.journeys.test_recovery import publish
 from tests.sqs_proxy import SqsProxy
 
 
+@pytest.mark.scenario("F08", "F16")
 async def test_a_drain_finishes_short_jobs_and_hands_long_ones_on(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:
@@ -100,8 +102,14 @@ async def test_a_second_signal_releases_at_once(probes: AsyncEngine, fleet: Flee
 
 
 @pytest.mark.long
-async def test_six_deploys_use_up_no_attempt(probes: AsyncEngine, fleet: Fleet) -> None:
-    """Scenario F14: six handovers of a job with two attempts; interruptions are not failures."""
+@pytest.mark.scenario("F14")
+async def test_six_deploys_use_up_no_attempt(
+    probes: AsyncEngine, fleet: Fleet, sqs: Any, sqs_proxy: SqsProxy
+) -> None:
+    """Six handovers of a job with two attempts: interruptions are not failures, and each release
+    sends a message of its own, so that no message's receives grow. The redrive count itself is
+    checked at start-up.
+    """
     workers = [fleet.worker() for _ in range(7)]
     await working(*workers, seconds=60)
     job_id = await limited_job(probes, "probe.write", 2, chunks=120, seconds=0.2)
@@ -115,3 +123,6 @@ async def test_six_deploys_use_up_no_attempt(probes: AsyncEngine, fleet: Fleet) 
     assert (row.interruptions, row.lost_leases) == (6, 0)
     assert row.attempt - row.interruptions == 1
     assert [chunk for chunk, _ in await effects(probes, job_id)] == list(range(120))
+    assert sqs_proxy.accepted_entries == 7, "sent at first and with each release"
+    dead = sqs.get_queue_url(QueueName=f"{fleet.prefix}-default-dead")["QueueUrl"]
+    assert queued(sqs, dead) == (0, 0)

@@ -71,6 +71,7 @@ async def test_failed_entries_of_a_batch_are_sent_again_and_every_job_runs_once(
     assert sqs_proxy.accepted_entries >= 200
 
 
+@pytest.mark.scenario("F02")
 async def test_duplicates_run_nothing_and_leave_no_message_behind(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy, sqs: Any, queue_urls: dict[str, str]
 ) -> None:
@@ -110,6 +111,7 @@ async def test_duplicates_run_nothing_and_leave_no_message_behind(
 
 
 @pytest.mark.long
+@pytest.mark.scenario("F02")
 async def test_copies_sent_before_the_first_claim_run_once(
     probes: AsyncEngine, fleet: Fleet, sqs: Any, queue_urls: dict[str, str]
 ) -> None:
@@ -168,6 +170,7 @@ async def _passed(began: float, seconds: float) -> bool:
 
 
 @pytest.mark.scenario("F27")
+@pytest.mark.scenario("F01")
 async def test_jobs_outlive_the_visibility_cap_under_their_lease(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy, sqs: Any, queue_urls: dict[str, str]
 ) -> None:

@@ -47,6 +47,7 @@ async def watched_leases(engine: AsyncEngine) -> AsyncIterator[dict[UUID, list[f
         await asyncio.wait({sampling})
 
 
+@pytest.mark.scenario("F05")
 async def test_a_handler_that_blocks_its_loop_loses_no_lease(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:
@@ -75,6 +76,7 @@ async def test_a_handler_that_blocks_its_loop_loses_no_lease(
     assert any("_harm" in frame for stack in stacks for frame in stack), "it says where it hangs"
 
 
+@pytest.mark.scenario("F05")
 async def test_a_c_call_that_holds_the_gil_fences_itself(probes: AsyncEngine, fleet: Fleet) -> None:
     """Not even the heart's thread runs: the job goes on elsewhere, and its effects are there once."""
     holder = fleet.worker()
@@ -94,6 +96,7 @@ async def test_a_c_call_that_holds_the_gil_fences_itself(probes: AsyncEngine, fl
 
 
 @pytest.mark.long
+@pytest.mark.scenario("F05", "F34")
 async def test_handlers_that_hold_every_connection_starve_no_renewal(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import signal
 from uuid import UUID
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import eventually, fetch, job_row, make_job
@@ -30,6 +31,7 @@ async def test_a_job_enqueued_by_sql_is_delivered_and_succeeds(
     assert (row.attempt, row.fence, row.checkpoint_no, row.progress_done) == (1, 1, 4, 3)
 
 
+@pytest.mark.scenario("F11")
 async def test_a_killed_workers_job_goes_on_from_its_checkpoint(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:

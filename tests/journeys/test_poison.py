@@ -130,6 +130,7 @@ class Supervisor:
                 self._living[place] = self._fleet.worker(**self._changes)
 
 
+@pytest.mark.scenario("F13")
 async def test_a_job_that_kills_its_worker_ends_dead_and_alone(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:
@@ -175,6 +176,7 @@ async def _ran_alone_in_the_end(engine: AsyncEngine, fleet: Fleet, killer: JobId
     assert any(fleet.events(worker, "worker.alone") for worker in fleet.workers)
 
 
+@pytest.mark.scenario("F09", "F16")
 async def test_a_handler_that_ignores_its_timeout_is_failed_and_its_worker_replaced(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:
@@ -193,6 +195,7 @@ async def test_a_handler_that_ignores_its_timeout_is_failed_and_its_worker_repla
     assert await said(worker, "slot.stuck")
 
 
+@pytest.mark.scenario("F09", "F16")
 async def test_a_result_that_comes_after_the_timeout_does_not_count(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:
@@ -205,6 +208,7 @@ async def test_a_result_that_comes_after_the_timeout_does_not_count(
     assert worker.alive, "its slot came free in time"
 
 
+@pytest.mark.scenario("F46")
 async def test_odd_results_and_errors_end_in_one_step(probes: AsyncEngine, fleet: Fleet) -> None:
     """What cannot be stored is a permanent error with a clear text; what can be is exact."""
     worker = fleet.worker()

@@ -19,6 +19,7 @@ from tests.tcp_proxy import Proxy
 EX_CONFIG = 78
 REFUSE_SECONDS = 5.0
 LONGEST_SECONDS = 30.0
+UNSET = "(unset)"
 
 # Scenario F07 and semantics.md §8: what is set, and what the message must name.
 REFUSED: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
@@ -45,6 +46,22 @@ REFUSED: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "heartbeat too slow for visibility": (
         {"CHOT_VISIBILITY_SECONDS": "2"},
         ("CHOT_HEARTBEAT_SECONDS=0.75", "CHOT_VISIBILITY_SECONDS=2"),
+    ),
+    "heartbeat = visibility": (
+        {
+            "CHOT_LEASE_SECONDS": "6",
+            "CHOT_VISIBILITY_SECONDS": "5",
+            "CHOT_HEARTBEAT_SECONDS": "5",
+        },
+        ("CHOT_HEARTBEAT_SECONDS=5", "CHOT_VISIBILITY_SECONDS=5"),
+    ),
+    "lease unset": (
+        {
+            "CHOT_LEASE_SECONDS": UNSET,
+            "CHOT_VISIBILITY_SECONDS": UNSET,
+            "CHOT_HEARTBEAT_SECONDS": "10",
+        },
+        ("CHOT_HEARTBEAT_SECONDS=10", "CHOT_LEASE_SECONDS=30"),
     ),
     "visibility fractional": (
         {"CHOT_VISIBILITY_SECONDS": "6.5"},
@@ -94,17 +111,20 @@ REFUSED: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }
 
 
-async def _refused(fleet: Fleet, changes: dict[str, str], argv: tuple[str, ...] = ()) -> str:
-    """Run a worker that must refuse; what it says on stderr.
+async def _refused(
+    fleet: Fleet, changes: dict[str, str], argv: tuple[str, ...] = (), module: str = "worker"
+) -> str:
+    """Run a worker (or an api) that must refuse; what it says on stderr.
 
     The five seconds are its own processor time: what else this machine does is not its fault.
     """
+    environment = fleet.environment(**changes)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *argv,
         "-m",
-        "worker",
-        env=fleet.environment(**changes),
+        module,
+        env={name: value for name, value in environment.items() if value != UNSET},
         cwd=fleet.logs,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -130,6 +150,7 @@ def _processor_seconds() -> float:
 # One of each sort for every day; the long tier refuses them all.
 EVERY_DAY = (
     "heartbeat = lease",
+    "drain > stop timeout",
     "lease no number",
     "pool too small",
     "handler without its kind",
@@ -137,6 +158,7 @@ EVERY_DAY = (
 )
 
 
+@pytest.mark.scenario("F07", "F16", "F34")
 @pytest.mark.parametrize(
     "names", [EVERY_DAY, pytest.param(tuple(REFUSED), marks=pytest.mark.long)], ids=["few", "all"]
 )
@@ -157,15 +179,31 @@ async def test_impossible_settings_are_refused_by_name(
     assert sqs_proxy.asked["ReceiveMessage"] == 0
 
 
+@pytest.mark.long
+@pytest.mark.scenario("F07")
+@pytest.mark.parametrize(
+    "name", [name for name in REFUSED if "heartbeat" in name or name.startswith("lease")]
+)
+async def test_an_api_refuses_a_heartbeat_that_no_lease_survives(fleet: Fleet, name: str) -> None:
+    """Api and worker read the same settings, so that neither starts without the other."""
+    changes, named = REFUSED[name]
+    words = await _refused(fleet, changes, module="api")
+    assert not words.startswith(("NOT", "ENDED")), words
+    for wanted in named:
+        assert wanted in words
+
+
 async def test_a_worker_without_assertions_is_refused(fleet: Fleet) -> None:
     """Under -O the assertions that the protocol rests on would be gone."""
     assert "-O" in await _refused(fleet, {}, ("-O",))
 
 
 @pytest.mark.long
+@pytest.mark.scenario("F14")
 @pytest.mark.parametrize(
     ("attributes", "named"),
     [
+        (QueueAttributes(max_receives=3), ("maxReceiveCount=3", "max_attempts=5")),
         (QueueAttributes(max_receives=20), ("maxReceiveCount=20", "max_attempts=5")),
         (QueueAttributes(visibility=2), ("VisibilityTimeout=2", "CHOT_LEASE_SECONDS=3")),
         (QueueAttributes(dead_retention=3600), ("retention",)),

@@ -3,6 +3,7 @@
 import signal
 from time import monotonic
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import eventually, job_row, make_job, scalar
@@ -19,6 +20,7 @@ from tests.journeys.looking import (
 ONE_SLOT = {"CHOT_CONCURRENCY": "1"}
 
 
+@pytest.mark.scenario("F03")
 async def test_a_zombie_writes_no_checkpoint_and_serves_on(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:
@@ -50,6 +52,7 @@ async def test_a_zombie_writes_no_checkpoint_and_serves_on(
     assert zombie.alive
 
 
+@pytest.mark.scenario("F03")
 async def test_a_zombie_completes_nothing(probes: AsyncEngine, fleet: Fleet) -> None:
     """SIGSTOP just before completion(); the new owner has long completed when it wakes."""
     zombie = fleet.worker()
@@ -68,6 +71,7 @@ async def test_a_zombie_completes_nothing(probes: AsyncEngine, fleet: Fleet) -> 
     await reached(probes, other, "succeeded")
 
 
+@pytest.mark.scenario("F03")
 async def test_a_worker_stopped_inside_its_transaction_frees_its_rows_in_time(
     probes: AsyncEngine, fleet: Fleet
 ) -> None:

@@ -44,6 +44,7 @@ async def commit_effect(engine: AsyncEngine, held: HeldLease, *, completes: bool
 
 
 @pytest.mark.parametrize("completes", [False, True])
+@pytest.mark.scenario("F03")
 async def test_a_zombie_whose_lease_was_taken_commits_nothing(
     probes: AsyncEngine, *, completes: bool
 ) -> None:
@@ -156,6 +157,7 @@ async def test_a_second_commit_of_one_checkpoint_is_refused(
 
 
 @pytest.mark.parametrize("completes", [False, True])
+@pytest.mark.scenario("F10")
 async def test_a_job_that_was_cancelled_takes_no_more_effects(
     probes: AsyncEngine, *, completes: bool
 ) -> None:

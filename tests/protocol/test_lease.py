@@ -111,6 +111,7 @@ async def test_an_expired_lease_nobody_took_is_renewed(probes: AsyncEngine) -> N
     assert await scalar(probes, LEFT, i=held.lease.job_id) > 25
 
 
+@pytest.mark.scenario("F03")
 async def test_a_lease_that_was_taken_is_never_renewed(probes: AsyncEngine) -> None:
     """The old owner's beat moves neither expiry nor progress of the new one's."""
     old = await claimed_job(probes, worker="a")
@@ -128,6 +129,7 @@ async def test_a_lease_that_was_taken_is_never_renewed(probes: AsyncEngine) -> N
 
 
 @pytest.mark.parametrize("wrong", ["token", "fence"])
+@pytest.mark.scenario("F03")
 async def test_a_renewal_compares_fence_and_token(probes: AsyncEngine, wrong: str) -> None:
     """Either alone could be given twice; both together cannot."""
     held = await claimed_job(probes, lease=5)

@@ -109,6 +109,7 @@ async def _reap_all(engine: AsyncEngine) -> int:
     return total
 
 
+@pytest.mark.scenario("F04")
 async def test_a_stale_sight_of_the_rows_changes_none(probes: AsyncEngine) -> None:
     """F04: it sees fifty expired jobs, waits, and finds 25 succeeded and 25 claimed again."""
     held = await expired_jobs(probes, 50)
@@ -117,16 +118,37 @@ async def test_a_stale_sight_of_the_rows_changes_none(probes: AsyncEngine) -> No
         await _lock(other, ids)
         await _succeed(other, ids[:25])
         await _claim_again(other, ids[25:])
+        settled = await _seen_by(other)
         reaping = asyncio.create_task(_reap_without_skipping(probes))
         await until_waiting(probes)
         await other.commit()
         assert await reaping == 0
     states = await fetch(
-        probes, "SELECT state, fence, count(*) FROM chot.jobs GROUP BY 1, 2 ORDER BY 1"
+        probes, "SELECT state, fence, attempt, count(*) FROM chot.jobs GROUP BY 1, 2, 3 ORDER BY 1"
     )
-    assert states == [("running", 2, 25), ("succeeded", 1, 25)]
+    assert states == [("running", 2, 2, 25), ("succeeded", 1, 1, 25)]
+    async with probes.connect() as conn:
+        assert await _seen_by(conn) == settled, "tokens and expiries, too"
     assert await outbox_of(probes) == []
     assert await scalar(probes, "SELECT count(*) FROM chot.attempts WHERE outcome IS NULL") == 50
+
+
+async def _seen_by(conn: AsyncConnection) -> list[Any]:
+    return list((await conn.execute(text("SELECT * FROM chot.jobs ORDER BY id"))).all())
+
+
+@pytest.mark.scenario("F04")
+def test_the_update_says_again_what_the_rows_were_locked_for() -> None:
+    """State, token and expiry, beside the id: whatever the lock should ever let through."""
+    _, found, where = reaper.REAP_EXPIRED.text.partition("WHERE j.id = expired.id")
+    assert found
+    condition = " ".join(where.partition("RETURNING")[0].split())
+    for repeated in (
+        "j.state = 'running'",
+        "j.lease_token = expired.lease_token",
+        "j.lease_expires_at <= clock_timestamp()",
+    ):
+        assert repeated in condition
 
 
 async def _reap_without_skipping(engine: AsyncEngine) -> int:
@@ -165,6 +187,7 @@ async def _claim_again(conn: AsyncConnection, ids: Sequence[JobId]) -> None:
     )
 
 
+@pytest.mark.scenario("F13")
 async def test_a_job_that_keeps_losing_its_worker_is_buried(
     probes: AsyncEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -200,6 +201,7 @@ async def test_a_list_is_filtered_and_strange_filters_are_refused(
     problem_of(await client.post("/v1/queues/default/pause?a=%ff"), 422, "invalid-request")
 
 
+@pytest.mark.scenario("F10")
 async def test_cancel_answers_with_the_final_state(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:
@@ -238,6 +240,7 @@ async def test_redrive_puts_a_dead_job_back(client: httpx.AsyncClient, engine: A
     assert again["state"] == "pending"
 
 
+@pytest.mark.scenario("F10")
 async def test_redrive_says_what_stands_against_it(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:
