@@ -58,12 +58,12 @@ MUTANTS = (
             "WHERE state IN ('succeeded', 'cancelled', 'dead') AND",
             "WHERE state = 'succeeded' AND",
         ),
-        "protocol/test_outcome.py::test_any_end_turns_the_follow_up_into_a_job",
+        "protocol/test_outcome.py::test_any_end_turns_the_follow_up_into_a_job[cancel]",
     ),
     mutant(
         "a retry stages no message",
         (STATES, "         WHERE state = 'pending'\n", "         WHERE state = 'none'\n"),
-        "protocol/test_outcome.py::test_an_exit_closes_its_attempt_and_stages_what_is_due",
+        "protocol/test_outcome.py::test_an_exit_closes_its_attempt_and_stages_what_is_due[retry]",
     ),
     # Submits
     mutant(
@@ -87,7 +87,7 @@ MUTANTS = (
             "ON CONFLICT (fingerprint) WHERE state IN ('pending') DO NOTHING",
         ),
         also={
-            "protocol/test_outcome.py::test_any_end_turns_the_follow_up_into_a_job": (
+            "protocol/test_outcome.py::test_any_end_turns_the_follow_up_into_a_job[cancel]": (
                 "what should become a follow-up of running work becomes a second job at once"
             ),
         },
@@ -95,12 +95,12 @@ MUTANTS = (
     mutant(
         "a submit looks once for its twin",
         (ENQUEUE, "FOR race IN 1..20 LOOP", "FOR race IN 1..1 LOOP"),
-        "protocol/test_duplicates.py::test_a_twin_that_ends_between_insert_and_look_is_replaced",
+        "protocol/test_duplicates.py::test_a_twin_that_ends_between_insert_and_look_is_replaced[probe.write]",
     ),
     mutant(
         "a batch of submits keeps its caller's order",
         (ENQUEUE, "ORDER BY print, n", "ORDER BY n"),
-        "protocol/test_duplicates.py::test_batches_in_opposite_orders_do_not_deadlock",
+        "protocol/test_duplicates.py::test_batches_in_opposite_orders_do_not_deadlock[probe.write]",
     ),
     mutant(
         "a key is not looked up again once its lock is ours",
