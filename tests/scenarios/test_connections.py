@@ -1,17 +1,12 @@
 """Connections that are half open: whoever waits on one is told, and goes on without a restart."""
 
 import asyncio
-from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
-from uuid import UUID
 
-import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from shared.types import JobId
-from tests.factories import NUMBERS, eventually, job_row, make_job, scalar
+from tests.factories import eventually, job_row, make_job, scalar
 from tests.fleet import Fleet
 from tests.journeys.looking import (
     all_reached,
@@ -23,6 +18,7 @@ from tests.journeys.looking import (
     working,
 )
 from tests.scenarios.looking import api_of
+from tests.scenarios.traffic import Traffic, written_once
 from tests.tcp_proxy import Proxy
 
 SLOW_HOUSEKEEPING = {"CHOT_REAPER_SECONDS": "600", "CHOT_RECONCILER_SECONDS": "600"}
@@ -31,52 +27,6 @@ BACK_SECONDS = 15.0
 INSIDE = """
     SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
        AND state = 'idle in transaction' AND query LIKE '%pg_advisory_xact_lock%'"""
-
-
-@dataclass(slots=True)
-class Traffic:
-    """Submits at a steady pace, each a job of its own; what every one was answered, and when."""
-
-    http: httpx.AsyncClient
-    answers: list[tuple[float, float, int, UUID | None]] = field(default_factory=list)
-
-    async def run(self, *, rate: float, seconds: float) -> None:
-        """Submit `rate` times a second; returns when all are answered."""
-        began, posts = monotonic(), []
-        for n in range(round(rate * seconds)):
-            await asyncio.sleep(max(0.0, began + n / rate - monotonic()))
-            posts.append(asyncio.create_task(self.submit()))
-        await asyncio.gather(*posts)
-
-    async def submit(self) -> int:
-        """Submit one job; the answer's status, 0 where the connection broke."""
-        body = {"kind": "probe.write", "company": "ACME", "brand": "RED"}
-        began, job_id, status = monotonic(), None, 0
-        try:
-            answer = await self.http.post(
-                "/v1/jobs", json=body | {"payload": {"number": next(NUMBERS)}}
-            )
-        except httpx.TransportError:
-            pass
-        else:
-            status = answer.status_code
-            job_id = UUID(answer.json()["id"]) if status == 202 else None
-        self.answers.append((began, monotonic() - began, status, job_id))
-        return status
-
-    @property
-    def accepted(self) -> list[JobId]:
-        """The jobs that were answered 202."""
-        return [JobId(each[3]) for each in self.answers if each[3] is not None]
-
-    def last(self, status: int) -> float:
-        """When the last request was sent that got this status; 0 where none did."""
-        return max((began for began, _, got, _ in self.answers if got == status), default=0.0)
-
-    @property
-    def longest(self) -> float:
-        """Seconds that the slowest answer took."""
-        return max(took for _, took, _, _ in self.answers)
 
 
 @pytest.mark.scenario("F31")
@@ -148,22 +98,10 @@ async def test_half_open_connections_wedge_neither_api_nor_worker(
         assert traffic.last(202) > traffic.last(503), "it came back by itself"
         assert (await http.get("/readyz")).status_code == 200
     await all_reached(probes, [*traffic.accepted, *running], "succeeded", seconds=40)
-    await _written_once(probes, traffic.accepted, chunks=1)
-    await _written_once(probes, running, chunks=30)
+    await written_once(probes, traffic.accepted, chunks=1)
+    await written_once(probes, running, chunks=30)
     for job_id in running:
         assert "failed" not in await outcomes(probes, job_id)
         assert (await job_row(probes, job_id)).lost_leases <= 1
     assert worker.alive
     assert all(child.alive for child in fleet.children)
-
-
-async def _written_once(engine: AsyncEngine, ids: list[JobId], *, chunks: int) -> None:
-    doubled: Any = await scalar(
-        engine,
-        """SELECT count(*) FROM (
-               SELECT job_id FROM probe.effects WHERE job_id = ANY(:ids)
-                GROUP BY job_id HAVING count(*) = :chunks AND count(DISTINCT chunk) = :chunks) AS o""",
-        ids=ids,
-        chunks=chunks,
-    )
-    assert doubled == len(ids), "every job has each of its effects once"
