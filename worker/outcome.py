@@ -4,6 +4,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.exact_json import dump_exact
@@ -185,10 +186,19 @@ def _storable(details: dict[str, Any]) -> dict[str, Any]:
 
 
 def _said(error: BaseException) -> str:
+    if isinstance(error, ValidationError):
+        return _said_of_models(error)
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - an error that cannot say itself is still an error
         return f"{type(error).__name__} (its text could not be made)"
+
+
+def _said_of_models(error: ValidationError) -> str:
+    """Field and rule without the value: pydantic's own text quotes it, be it a password."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [f"{'.'.join(map(str, item['loc'])) or 'the input'}: {item['msg']}" for item in found]
+    return f"{error.title}: {'; '.join(told)}"
 
 
 def _clean(words: str, most: int = LONGEST_MESSAGE) -> str:
