@@ -51,9 +51,9 @@ class Credentials:
         }
 
     def replace_token(self, *, ending: str = "") -> None:
-        """Put a new token in the place of the file; the last one but this is good a little longer."""
+        """Put a new token in the place of the file; the two before it are good a little longer."""
         token = secrets.token_hex(8)
-        self._tokens = [*self._tokens[-1:], token]
+        self._tokens = [*self._tokens[-2:], token]
         fresh = self.token_file.with_suffix(".new")
         fresh.write_text(token + ending)
         fresh.replace(self.token_file)
