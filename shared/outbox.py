@@ -31,28 +31,44 @@ LONGEST_BACKOFF_SECONDS = 5.0
 ALERT_AT = 3
 ALERT_OURS_AT = 2
 
-# A row whose job is no longer pending has nothing left to say and is dropped; one whose job may
-# not run (a paused queue) waits. A job that is unknown is published: the claim will tell. The time
-# is the statement's, not clock_timestamp(): what is volatile goes by no index, and the planner
-# would read all jobs for a few messages among many that are not due. Nothing here waits for a lock.
+# The first due rows of each queue and priority, so that a backlog of any size is read from its
+# front only; a paused queue stands in nobody's way. A row whose job is no longer pending has
+# nothing left to say and is dropped; one whose job may not run yet goes behind, until it may. A
+# job that is unknown is published: the claim will tell. The time is the statement's, not
+# clock_timestamp(): what is volatile goes by no index. Nothing here waits for a lock. OFFSET 0:
+# each job is looked up by its id, whatever the planner believes of how many there are.
 TAKE_DUE = text(f"""
     WITH due AS MATERIALIZED (
-        SELECT o.id, j.state AS job_state
-          FROM chot.outbox o LEFT JOIN chot.jobs j ON j.id = o.job_id
-         WHERE o.next_send_at <= statement_timestamp() AND o.quarantined_at IS NULL
-           AND (j.id IS NULL OR j.state <> 'pending' OR {CLAIMABLE})
-         ORDER BY o.priority DESC, o.id LIMIT :most
-           FOR UPDATE OF o SKIP LOCKED),
+        SELECT f.id, f.job_id
+          FROM chot.queues q CROSS JOIN generate_series(9, 0, -1) AS p (priority)
+         CROSS JOIN LATERAL (
+               SELECT o.id, o.job_id, o.priority, o.next_send_at FROM chot.outbox o
+                WHERE o.queue = q.name AND o.priority = p.priority AND o.quarantined_at IS NULL
+                  AND o.next_send_at <= statement_timestamp()
+                ORDER BY o.next_send_at LIMIT :most FOR UPDATE OF o SKIP LOCKED) AS f
+         WHERE NOT q.paused
+         ORDER BY f.priority DESC, f.next_send_at, f.id LIMIT :most),
+    judged AS MATERIALIZED (
+        SELECT due.id, job.state, job.available_at, coalesce(job.claimable, true) AS claimable
+          FROM due LEFT JOIN LATERAL (
+               SELECT j.state, j.available_at, {CLAIMABLE} AS claimable
+                 FROM chot.jobs j WHERE j.id = due.job_id OFFSET 0) AS job ON true),
     dropped AS (
-        DELETE FROM chot.outbox o USING due
-         WHERE o.id = due.id AND due.job_state IN ('running', 'succeeded', 'cancelled', 'dead'))
+        DELETE FROM chot.outbox o USING judged
+         WHERE o.id = judged.id AND judged.state <> 'pending'),
+    behind AS (
+        UPDATE chot.outbox o
+           SET next_send_at = greatest(judged.available_at,
+                                       clock_timestamp() + interval '1 second')
+          FROM judged
+         WHERE o.id = judged.id AND judged.state = 'pending' AND NOT judged.claimable)
     UPDATE chot.outbox o
        SET take_token = :token, sends = sends + 1,
            next_send_at = clock_timestamp()
                         + make_interval(secs => least({LAST_RESEND_SECONDS},
                                                       {FIRST_RESEND_SECONDS} * 2.0 ^ sends))
-      FROM due
-     WHERE o.id = due.id AND coalesce(due.job_state, 'pending') = 'pending'
+      FROM judged
+     WHERE o.id = judged.id AND judged.claimable AND coalesce(judged.state, 'pending') = 'pending'
     RETURNING o.id, o.job_id, o.queue, o.kind, o.brand, o.trace, o.sends""")
 
 
@@ -87,9 +103,12 @@ PUT_BACK = text("""
 
 READ_DEPLOYMENT = text("SELECT deployment_id FROM chot.deployment")
 SECONDS_TO_NEXT = text("""
-    SELECT extract(epoch FROM min(next_send_at) - clock_timestamp())::double precision
-      FROM chot.outbox
-     WHERE quarantined_at IS NULL AND next_send_at > statement_timestamp()""")
+    SELECT extract(epoch FROM min(next.at) - clock_timestamp())::double precision
+      FROM chot.queues q CROSS JOIN generate_series(0, 9) AS p (priority)
+     CROSS JOIN LATERAL (
+           SELECT min(o.next_send_at) AS at FROM chot.outbox o
+            WHERE o.queue = q.name AND o.priority = p.priority AND o.quarantined_at IS NULL
+              AND o.next_send_at > statement_timestamp()) AS next""")
 
 
 class Relay:

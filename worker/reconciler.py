@@ -15,11 +15,20 @@ from shared.logs import log
 BATCH = 500
 LONGEST_SECONDS = 900
 
+# `idle` says nothing new: what is due since somebody last waited in vain cannot be lost. It is
+# what the index is read by, so that a backlog of any size costs nothing while all are busy.
 _PUBLISHED = "greatest(coalesce(j.published_at, j.available_at), j.available_at)"
 RESTAGE_LOST = text(f"""
-    WITH lost AS MATERIALIZED (
+    WITH idle AS MATERIALIZED (
+        SELECT q.queue, greatest(max(q.empty_receive_at), clock_timestamp()
+                                 - make_interval(secs => {LONGEST_SECONDS})) AS at
+          FROM chot.worker_queues q JOIN chot.workers w USING (worker_id)
+         WHERE w.live_until > clock_timestamp() AND q.free_slots > 0 GROUP BY q.queue),
+    lost AS MATERIALIZED (
+        SELECT l.id FROM idle CROSS JOIN LATERAL (
         SELECT j.id FROM chot.jobs j
-         WHERE j.state = 'pending' AND {CLAIMABLE} AND {KNOWN_TO_A_LIVE_WORKER}
+         WHERE j.queue = idle.queue AND j.available_at < idle.at
+           AND j.state = 'pending' AND {CLAIMABLE} AND {KNOWN_TO_A_LIVE_WORKER}
            AND {_PUBLISHED} < clock_timestamp() - make_interval(
                    secs => least({LONGEST_SECONDS},
                                  :seconds * 2.0 ^ least(16, greatest(0, j.publishes - 1))))
@@ -31,7 +40,7 @@ RESTAGE_LOST = text(f"""
                        OR ({_PUBLISHED} < clock_timestamp()
                                         - make_interval(secs => {LONGEST_SECONDS})
                            AND q.free_since < {_PUBLISHED})))
-         ORDER BY j.id LIMIT {BATCH} FOR NO KEY UPDATE OF j SKIP LOCKED),
+         ORDER BY j.id LIMIT {BATCH} FOR NO KEY UPDATE OF j SKIP LOCKED) AS l),
     marked AS (
         UPDATE chot.jobs j SET published_at = clock_timestamp()
           FROM lost WHERE j.id = lost.id AND j.state = 'pending'

@@ -218,7 +218,13 @@ outbox = Table(
     _instant("created_at", required=True),
     schema="chot",
 )
-Index("outbox_due_idx", outbox.c.next_send_at, postgresql_where=text("quarantined_at IS NULL"))
+Index(
+    "outbox_order_idx",
+    outbox.c.queue,
+    outbox.c.priority,
+    outbox.c.next_send_at,
+    postgresql_where=text("quarantined_at IS NULL"),
+)
 Index("outbox_job_idx", outbox.c.job_id)
 
 idempotency_keys = Table(

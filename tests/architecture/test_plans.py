@@ -96,7 +96,7 @@ STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
 BY_INDEX = {
     "reap": "jobs_running_idx",
     "reconcile": "jobs_pending_queue_idx",
-    "take from the outbox": "outbox_due_idx",
+    "take from the outbox": "outbox_order_idx",
     "find a cleanup": "jobs_cleanup_idx",
     "look for a twin": "jobs_active_fingerprint_key",
 }
