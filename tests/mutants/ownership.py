@@ -78,7 +78,8 @@ MUTANTS = (
         (
             REAPER,
             (
-                "     WHERE j.id = expired.id AND j.state = 'running'\n"
+                "     WHERE j.id = expired.id AND j.state = 'running'"
+                " AND j.lease_token = expired.lease_token\n"
                 '       AND j.lease_expires_at <= clock_timestamp()"'
             ),
             '     WHERE j.id = expired.id"',
