@@ -82,6 +82,7 @@ def sqs_errors(fleet: Fleet) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.alone
 @pytest.mark.long
 @pytest.mark.scenario("F30")
 async def test_keys_that_expire_cost_no_job_and_no_restart(

@@ -69,6 +69,7 @@ def receive_limit(sqs: Any, url: str, most: int) -> None:
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": json.dumps(policy)})
 
 
+@pytest.mark.alone
 @pytest.mark.scenario("F18", "F23")
 async def test_foreign_messages_end_parked_and_hold_nobody_up(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy, sqs: Any, queue_urls: dict[str, str]
@@ -271,6 +272,7 @@ async def moved_by_sqs(sqs: Any, url: str, dead: str, count: int) -> None:
     assert queued(sqs, url) == (0, 0)
 
 
+@pytest.mark.alone
 @pytest.mark.scenario("F25")
 async def test_jobs_whose_messages_sqs_has_moved_run_within_a_sweep(
     probes: AsyncEngine, fleet: Fleet, sqs: Any, queue_urls: dict[str, str]

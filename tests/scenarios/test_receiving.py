@@ -233,6 +233,7 @@ def waits_of(fleet: Fleet, worker: Child) -> list[dict[str, Any]]:
     return fleet.events(worker, "receive.waits")
 
 
+@pytest.mark.alone
 @pytest.mark.long
 @pytest.mark.scenario("F28")
 async def test_jobs_start_within_ten_seconds_of_an_outages_end(
