@@ -76,10 +76,12 @@ def _ours(name: str | None, kind: str, _parents: object) -> bool:
 
 async def _online() -> None:
     engine = open_engine(load_migrate_url(), pool_size=1, application_name="chot migrate")
-    async with engine.connect() as connection:
-        await _take_turn(connection)
-        await connection.run_sync(_run)
-    await engine.dispose()
+    try:
+        async with engine.connect() as connection:
+            await _take_turn(connection)
+            await connection.run_sync(_run)
+    finally:
+        await engine.dispose()  # the turn is the session's: another try must not wait for this one
 
 
 asyncio.run(_online())

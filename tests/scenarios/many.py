@@ -34,10 +34,11 @@ SIDES = (
               started_at, ended_at, outcome, claimed_checkpoint_no, checkpoint_no)
        SELECT id, 1, 1, 'w', gen_random_uuid(), 'test', started_at, finished_at,
               CASE state WHEN 'dead' THEN 'failed' ELSE state END, 0, 0 FROM chot.jobs""",
-    """INSERT INTO chot.ending_totals (kind, state, jobs)
-       SELECT kind, state, count(*) FROM chot.jobs WHERE state IN ('succeeded', 'cancelled')
-        GROUP BY kind, state""",
 )
+TOTALS = """
+    INSERT INTO chot.ending_totals (kind, state, jobs)
+    SELECT kind, state, count(*) FROM chot.jobs WHERE state IN ('succeeded', 'cancelled')
+     GROUP BY kind, state"""
 # The fingerprints are those that a submit of these numbers has.
 PENDING = """
     WITH fresh AS (
@@ -63,8 +64,13 @@ PENDING_NUMBERS = 1_000_000_000
 STEP = 500_000
 
 
-async def load(database: Database, *, finished: int, pending: int, keys: int = 0) -> None:
-    """Load so many jobs, with what hangs on each; statistics and visibility are fresh after it."""
+async def load(
+    database: Database, *, finished: int, pending: int, keys: int = 0, totals: bool = True
+) -> None:
+    """Load so many jobs, with what hangs on each; statistics and visibility are fresh after it.
+
+    Without `totals` into a schema that does not keep them yet.
+    """
     connection = await asyncpg.connect(database.superuser_url)
     try:
         await connection.execute(ID_AT)
@@ -72,7 +78,7 @@ async def load(database: Database, *, finished: int, pending: int, keys: int = 0
         for start in range(0, finished, STEP):
             end = min(start + STEP, finished)
             await connection.execute(FINISHED, start, end, float(finished))
-        for statement in SIDES:
+        for statement in (*SIDES, *([TOTALS] if totals else [])):
             await connection.execute(statement)
         first = PENDING_NUMBERS
         for start in range(0, pending, STEP):
