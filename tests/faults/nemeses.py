@@ -14,7 +14,7 @@ import asyncpg
 from dev.processes import Child
 from tests.faults.clients import Client
 from tests.faults.schedule import SQS, Step
-from tests.faults.world import DRAIN_SECONDS, Slot, World, faketime_library
+from tests.faults.world import DRAIN_SECONDS, Slot, World, faked_clock, faketime_library
 from tests.protocol.frozen import FREEZE, THAW
 from tests.sqs_proxy import Body, EntryFault, Refusal, SendFaults
 
@@ -109,12 +109,7 @@ async def move_clock(world: World, step: Step) -> dict[str, Any]:
     async with slot.lock:
         assert slot.child is not None, "every place is taken"
         slot.child.kill()
-        world.start(
-            slot,
-            LD_PRELOAD=str(library),
-            FAKETIME=f"{step.detail['hours']:+d}h",
-            FAKETIME_DONT_FAKE_MONOTONIC="1",
-        )
+        world.start(slot, **faked_clock(library), FAKETIME=f"{step.detail['hours']:+d}h")
         await world.until_ready(slot)
     await asyncio.sleep(step.seconds)
     return {}

@@ -210,3 +210,16 @@ def faketime_library() -> Path | None:
     """Debian's libfaketime, if it is installed: it moves a process's wall clock."""
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
     return found[0] if found and os.name == "posix" else None
+
+
+def faked_clock(library: Path) -> dict[str, str]:
+    """The environment in which libfaketime moves a process's wall clock and nothing else.
+
+    Its "fix" for condition variables on the monotonic clock makes each wait for the GIL a tenth
+    of a second: the process would be slow, and that would be what is shown.
+    """
+    return {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
+    }
