@@ -24,7 +24,7 @@ from tests.journeys.looking import (
 )
 from tests.scenarios.looking import TERMINAL, Audit, post_job
 
-FEW = (40, 12, 12)
+FEW = (25, 6, 6)
 MANY = (300, 100, 100)
 
 
