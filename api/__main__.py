@@ -16,6 +16,8 @@ from shared.settings import EX_CONFIG
 from shared.sqs import TRANSPORT_ERRORS, open_sqs
 
 GRACE_SECONDS = 10
+# How long the thread of large bodies (api/off_loop.py) may keep the loop from its turn.
+SWITCH_SECONDS = 0.001
 
 
 class Server(uvicorn.Server):
@@ -44,6 +46,7 @@ def main() -> None:
         print(said, file=sys.stderr)  # noqa: T201 - for a human, before there is a log
         sys.exit(EX_CONFIG)
     route_library_logs()
+    sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
         app,
         host=settings.api_host,

@@ -1,4 +1,8 @@
-"""What routes ask for by annotation."""
+"""What routes ask for by annotation.
+
+Each is `async`: the framework runs a plain function in a thread, and a request that has to wait
+for threads waits for everything else that is busy.
+"""
 
 from typing import Annotated
 
@@ -10,27 +14,31 @@ from api.problems import Problem, ProblemRaised
 from api.resources import Resources
 
 
-def _open(request: Request) -> Resources:
+async def _open(request: Request) -> Resources:
     resources: Resources = request.app.state.resources
     return resources
 
 
-def _ready(request: Request) -> Resources:
+async def _ready(request: Request) -> Resources:
     """Until the kinds are mirrored a submit could be refused for a kind that is known."""
-    resources = _open(request)
+    resources = await _open(request)
     if resources.unready is not None:
         raise ProblemRaised(Problem(slug="starting", detail=resources.unready))
     return resources
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     """Whoever got here was let through by the gate, or the route is none of its open paths."""
     caller = facts_of(request).caller
     assert caller is not None, "a route without a caller acts for nobody"
     return caller
 
 
+async def _facts(request: Request) -> RequestFacts:
+    return facts_of(request)
+
+
 Who = Annotated[Caller, Depends(_caller)]
-Facts = Annotated[RequestFacts, Depends(facts_of)]
+Facts = Annotated[RequestFacts, Depends(_facts)]
 Open = Annotated[Resources, Depends(_open)]
 Ready = Annotated[Resources, Depends(_ready)]

@@ -16,7 +16,7 @@ DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 LIMIT_MAX = 200
 
 
-def refuse_ambiguous(request: Request) -> None:
+async def refuse_ambiguous(request: Request) -> None:
     """ProblemRaised for a parameter that is there twice, or whose bytes are no text.
 
     One of the two would win silently, and broken bytes would be looked for as other characters.
