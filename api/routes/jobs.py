@@ -129,7 +129,7 @@ async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who:
     )
     if query.cursor is not None:
         filters["before"] = read_job_cursor(query.cursor)
-    async with resources.reading() as conn:
+    async with resources.transaction() as conn:
         page = await list_jobs(conn, filters, limit=query.limit, scope=who.scope)
     body = {
         "jobs": [job_summary(row) for row in page.rows],

@@ -106,13 +106,18 @@ class JobList:
     next_before: UUID | None
 
 
+# Planned for these very values: a plan for any company goes by all jobs for one that has few.
+PLAN_EACH = text("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
+
+
 async def list_jobs(
     conn: AsyncConnection, filters: dict[str, Any], *, limit: int, scope: Scope = EVERYTHING
 ) -> JobList:
     """Jobs newest first, without payload and result; `before` is the keyset cursor (a job id).
 
     `filters` may hold state, kind, company, brand and before; they narrow the scope. An id never
-    changes its place, so paging neither repeats nor skips a job while rows change.
+    changes its place, so paging neither repeats nor skips a job while rows change. Call it in a
+    transaction.
     """
     scoped = {name: value for name, value in scope.binds().items() if value is not None}
     names = (*filters, *scoped)
@@ -126,6 +131,7 @@ async def list_jobs(
           FROM (SELECT * FROM ({looked}) AS j WHERE {where} ORDER BY j.id DESC LIMIT :most) AS j
           LEFT JOIN chot.job_outputs o ON o.job_id = j.id ORDER BY j.id DESC""")
     binds = filters | scoped
+    await conn.execute(PLAN_EACH)
     rows = (await conn.execute(statement, binds | {"most": limit + 1})).mappings().all()
     if len(rows) > limit:
         return JobList(list(rows[:limit]), rows[limit - 1]["id"])
