@@ -1,14 +1,9 @@
 """The heart beats whatever the handlers do; where it cannot, the worker stops on its own."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from uuid import UUID
-
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from tests.factories import fetch, job_row, make_job
+from tests.factories import job_row, make_job
 from tests.fleet import Fleet
 from tests.journeys.looking import (
     effects,
@@ -20,31 +15,7 @@ from tests.journeys.looking import (
     stamped,
     working,
 )
-
-SAMPLE_SECONDS = 0.05
-
-
-@asynccontextmanager
-async def watched_leases(engine: AsyncEngine) -> AsyncIterator[dict[UUID, list[float]]]:
-    """Sample what is left of every running job's lease, in seconds, while the block runs."""
-    left: dict[UUID, list[float]] = {}
-
-    async def sample() -> None:
-        while True:
-            for row in await fetch(
-                engine,
-                """SELECT id, extract(epoch FROM lease_expires_at - clock_timestamp())::float8 AS
-                   left_over FROM chot.jobs WHERE state = 'running'""",
-            ):
-                left.setdefault(row.id, []).append(row.left_over)
-            await asyncio.sleep(SAMPLE_SECONDS)
-
-    sampling = asyncio.create_task(sample())
-    try:
-        yield left
-    finally:
-        sampling.cancel()
-        await asyncio.wait({sampling})
+from tests.scenarios.looking import SAMPLE_SECONDS, watched_leases
 
 
 @pytest.mark.scenario("F05")
@@ -56,7 +27,7 @@ async def test_a_handler_that_blocks_its_loop_loses_no_lease(
     await working(blocking)
     neighbour = await make_job(probes, chunks=2, seconds=1.0)
     await fenced(probes, neighbour, 1)
-    async with watched_leases(probes) as left:
+    async with watched_leases(probes) as leases:
         job_id = await make_job(
             probes, "probe.misbehave", how="block", seconds=3 * fleet.lease, only_first=True
         )
@@ -70,8 +41,8 @@ async def test_a_handler_that_blocks_its_loop_loses_no_lease(
     for each in (computing, job_id, neighbour):
         assert (await job_row(probes, each)).attempt == 1
         # A beat comes every lease / 4; with the next one late by its whole period half is left.
-        assert min(left[each]) > fleet.lease / 2, "no renewal was late by more than a period"
-    assert len(left[job_id]) > 3 * fleet.lease / SAMPLE_SECONDS / 4, "the lease was watched"
+        assert min(leases.left[each]) > fleet.lease / 2, "no renewal was late by more than a period"
+    assert len(leases.left[job_id]) > 3 * fleet.lease / SAMPLE_SECONDS / 4, "the lease was watched"
     stacks = [line["frames"] for line in fleet.events(blocking, "loop.blocked")]
     assert any("_harm" in frame for stack in stacks for frame in stack), "it says where it hangs"
 
@@ -104,14 +75,14 @@ async def test_handlers_that_hold_every_connection_starve_no_renewal(
     smallest = {"CHOT_CONCURRENCY": "4", "CHOT_POOL_SIZE": "11"}
     # Idle in transaction on purpose: the bound must be longer than the hold.
     fleet.worker(**smallest, CHOT_IDLE_IN_TRANSACTION_SECONDS="2.9", CHOT_LEASE_SECONDS="3")
-    async with watched_leases(probes) as left:
+    async with watched_leases(probes) as leases:
         ids = [await make_job(probes, chunks=3, hold_seconds=2.4) for _ in range(4)]
         for job_id in ids:
             await reached(probes, job_id, "succeeded")
     for job_id in ids:
         assert (await job_row(probes, job_id)).attempt == 1
         assert [chunk for chunk, _ in await effects(probes, job_id)] == [0, 1, 2]
-        assert min(left[job_id]) > fleet.lease / 2
+        assert min(leases.left[job_id]) > fleet.lease / 2
 
 
 async def test_a_loop_blocked_beyond_the_hard_timeout_ends_its_process(
