@@ -119,6 +119,7 @@ def test_revisions_are_one_chain_in_the_order_of_their_names() -> None:
         before = path.stem
 
 
+@pytest.mark.scenario("F38")
 @pytest.mark.parametrize("path", [path for path, _ in REVISIONS], ids=lambda path: path.stem)
 def test_a_revision_gives_up_soon_when_it_cannot_lock(path: object) -> None:
     """Behind a migration that waits for its lock, every query of the table waits, too."""

@@ -144,6 +144,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(part)
 
 
+@pytest.mark.scenario("F37")
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_no_statement_of_the_protocol_reads_a_whole_table(plans: dict[str, Any], name: str) -> None:
     """What is fast with ten jobs stays fast with millions that are over."""
@@ -155,6 +156,7 @@ def test_no_statement_of_the_protocol_reads_a_whole_table(plans: dict[str, Any],
     assert scanned == set(), json.dumps(plans[name], indent=1, default=str)
 
 
+@pytest.mark.scenario("F37")
 @pytest.mark.parametrize("name", BY_INDEX)
 def test_a_sweeper_goes_by_its_own_index(plans: dict[str, Any], name: str) -> None:
     """A partial index, as small as the work that is left."""

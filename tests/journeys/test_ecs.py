@@ -84,6 +84,7 @@ async def test_an_agent_that_fails_or_hangs_stops_no_job(
     assert len([line for line in failed if "DEPLOYMENT_BLOCKED" in line["error"]]) == 1
 
 
+@pytest.mark.scenario("F52")
 async def test_liveness_asks_for_the_loops_and_for_nothing_else(
     probes: AsyncEngine, fleet: Fleet, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -102,6 +103,7 @@ async def test_json_is_kept_up_to_its_size_and_no_further(
         assert f"{table}_{column}_check" in said
 
 
+@pytest.mark.scenario("F36")
 async def test_lease_and_progress_stand_in_no_index(probes: AsyncEngine) -> None:
     """Predicates included: one of them and no renewal would be HOT any more."""
     indexes = await fetch(
@@ -112,6 +114,7 @@ async def test_lease_and_progress_stand_in_no_index(probes: AsyncEngine) -> None
             assert column not in definition, definition
 
 
+@pytest.mark.scenario("F36")
 async def test_hot_rows_have_room_and_nothing_points_at_them(probes: AsyncEngine) -> None:
     """A fill factor below 100, and no foreign key that would lock the row claims fight for."""
     options = await scalar(
