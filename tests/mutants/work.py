@@ -187,5 +187,10 @@ MUTANTS = (
             "AND w.live_until > clock_timestamp()",
         ),
         "protocol/test_reconciler.py::test_what_only_waits_is_not_staged_again",
+        (
+            "worker/reconciler.py",
+            "WHERE w.live_until > clock_timestamp() AND q.free_slots > 0 GROUP BY",
+            "WHERE w.live_until > clock_timestamp() GROUP BY",
+        ),
     ),
 )
