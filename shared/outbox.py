@@ -120,12 +120,13 @@ class Relay:
         token = uuid4()
         async with self._engine.connect() as conn:
             taken = await take(conn, token, ageing_seconds=self._ageing_seconds)
-            if not taken.rows:
+            rows = taken.rows
+            if not rows:
                 return 0, taken.more
             deployment: UUID = (await conn.execute(READ_DEPLOYMENT)).scalar_one()
-        await self._send(taken.rows, token, deployment)
+        await self._send(rows, token, deployment)
         self._failures = 0
-        return len(taken.rows), taken.more
+        return len(rows), taken.more
 
     async def _send(self, rows: Sequence[Row[Any]], token: UUID, deployment: UUID) -> None:
         batches = _batches(rows)

@@ -299,7 +299,6 @@ class Worker:
         log.info("worker.ended", exit_code=self._exit_code)
 
     def _start_attempt(self, receiver: Receiver, held: HeldLease) -> None:
-        self._relay.wake()  # a message less in the window
         task = asyncio.create_task(self._attempt(receiver, held))
         self._attempts.add(task)
         task.add_done_callback(self._attempts.discard)
