@@ -7,18 +7,20 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.jobs.cancel import cancel_job
 from shared.jobs.enqueue import Submit, enqueue_many
 from shared.outbox import DELETE_SENT
-from shared.publishing import PER_SLOT, UNSERVED, leave_window, take
+from shared.publishing import PER_SLOT, TAKE_DUE, UNSERVED, leave_window, take
 from shared.types import JobId
 from tests.factories import (
     NUMBERS,
     autocommit,
     claimant,
+    eventually,
     execute,
     fetch,
     offer_slots,
@@ -179,6 +181,33 @@ async def test_a_job_that_came_back_does_not_count_twice(served: AsyncEngine) ->
     assert set(ids(await publish(served))) == set(ids(sent)), "every one of them, at once"
 
 
+async def test_a_place_ends_with_the_fence_it_was_taken_under(served: AsyncEngine) -> None:
+    """A job came back, and its new message was quarantined: the old place is free all the same."""
+    await backlog(served, 2 * WINDOW)
+    assert await claim(served, ids(await publish(served))) == WINDOW
+    await execute(
+        served,
+        """UPDATE chot.jobs SET state = 'pending', lease_token = NULL, worker_id = NULL,
+                  lease_expires_at = NULL WHERE state = 'running'""",
+    )
+    assert len(await publish(served)) == WINDOW
+
+
+async def test_a_relay_with_an_old_snapshot_takes_nothing(served: AsyncEngine) -> None:
+    """It would count the window as it was before another relay filled it."""
+    await backlog(served, 40)
+    sleeps = "CROSS JOIN (SELECT pg_sleep(2)) AS slow WHERE NOT q.paused"
+    slow = text(TAKE_DUE.text.replace("WHERE NOT q.paused", sleeps))
+    binds = {"token": uuid4(), "most": 100, "ageing": 30.0}
+    asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    async with autocommit(served).connect() as conn:
+        taking = asyncio.create_task(conn.execute(slow, binds))
+        await eventually(lambda: scalar(served, asleep))
+        await backlog(served, WINDOW, priority=9)
+        assert len(await publish(served)) == WINDOW
+        assert (await taking).all() == []
+
+
 async def test_a_lost_job_is_published_before_its_brands_backlog(served: AsyncEngine) -> None:
     """The reconciler stages it where it stood, not behind ten thousand others."""
     lost = ids(await published_and_lost(served))
@@ -314,8 +343,10 @@ async def test_a_backlog_does_not_grow_old_together(served: AsyncEngine) -> None
     await drained(served, rounds=1)
     for job_id in old:
         await set_due(served, job_id, ago=3600)
+    await claim(served, ids(await published(served)))
     await backlog(served, 1, brand="BLUE")
-    assert "BLUE" in brands(await drained(served, rounds=1, ageing=30.0))[:2]
+    one_by_one = [await publish(served, most=1, ageing=30.0) for _ in range(3)]
+    assert "BLUE" in brands([row for rows in one_by_one for row in rows])
 
 
 async def set_due(engine: AsyncEngine, job_id: UUID, *, ago: float) -> None:
