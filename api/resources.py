@@ -111,7 +111,12 @@ async def open_resources(
     try:
         async with open_sqs(settings.queue_prefix, pool=SQS_CONNECTIONS) as sqs:
             background = loops.execution_options(isolation_level="AUTOCOMMIT")
-            relay = Relay(background, sqs, poll_seconds=settings.relay_poll_seconds)
+            relay = Relay(
+                background,
+                sqs,
+                poll_seconds=settings.relay_poll_seconds,
+                ageing_seconds=settings.ageing_seconds,
+            )
             resources = Resources(
                 settings=settings,
                 kinds=kinds,

@@ -1,8 +1,8 @@
 """Outbox and relay: publish after commit only.
 
-take (short statement: due rows, a take token, next_send_at pushed) → send outside any transaction,
-ten at a time → delete exactly the ids that SQS took, by token. A crash after the send repeats the
-message; a crash before it leaves the row. Never zero times.
+take (one statement: the rows whose turn it is, a take token, next_send_at pushed) → send outside
+any transaction, ten at a time → delete exactly the ids that SQS took, by token. A crash after the
+send repeats the message; a crash before it leaves the row. Never zero times.
 """
 
 import asyncio
@@ -16,67 +16,17 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.database import is_unreachable
-from shared.jobs.states import CLAIMABLE
 from shared.logs import alert, log
 from shared.messages import JobMessage
+from shared.publishing import AGEING_SECONDS, take
 from shared.sqs import BATCH, TRANSPORT_ERRORS, EntryFailure, Outgoing, SqsClient
 from shared.types import JobId
 
-TAKE = 100
 AT_ONCE = 4
-FIRST_RESEND_SECONDS = 5
-LAST_RESEND_SECONDS = 300
 LONGEST_BACKOFF_SECONDS = 5.0
 # The send at which a refused entry calls a human: sooner where SQS says that the fault is ours.
 ALERT_AT = 3
 ALERT_OURS_AT = 2
-
-# The first due rows of each queue and priority, so that a backlog of any size is read from its
-# front only; a paused queue stands in nobody's way. A row whose job is no longer pending has
-# nothing left to say and is dropped; one whose job may not run yet goes behind, until it may. A
-# job that is unknown is published: the claim will tell. The time is the statement's, not
-# clock_timestamp(): what is volatile goes by no index. Nothing here waits for a lock. OFFSET 0:
-# each job is looked up by its id, whatever the planner believes of how many there are.
-TAKE_DUE = text(f"""
-    WITH due AS MATERIALIZED (
-        SELECT f.id, f.job_id
-          FROM chot.queues q CROSS JOIN generate_series(9, 0, -1) AS p (priority)
-         CROSS JOIN LATERAL (
-               SELECT o.id, o.job_id, o.priority, o.next_send_at FROM chot.outbox o
-                WHERE o.queue = q.name AND o.priority = p.priority AND o.quarantined_at IS NULL
-                  AND o.next_send_at <= statement_timestamp()
-                ORDER BY o.next_send_at LIMIT :most FOR UPDATE OF o SKIP LOCKED) AS f
-         WHERE NOT q.paused
-         ORDER BY f.priority DESC, f.next_send_at, f.id LIMIT :most),
-    judged AS MATERIALIZED (
-        SELECT due.id, job.state, job.available_at, coalesce(job.claimable, true) AS claimable
-          FROM due LEFT JOIN LATERAL (
-               SELECT j.state, j.available_at, {CLAIMABLE} AS claimable
-                 FROM chot.jobs j WHERE j.id = due.job_id OFFSET 0) AS job ON true),
-    dropped AS (
-        DELETE FROM chot.outbox o USING judged
-         WHERE o.id = judged.id AND judged.state <> 'pending'),
-    behind AS (
-        UPDATE chot.outbox o
-           SET next_send_at = greatest(judged.available_at,
-                                       clock_timestamp() + interval '1 second')
-          FROM judged
-         WHERE o.id = judged.id AND judged.state = 'pending' AND NOT judged.claimable)
-    UPDATE chot.outbox o
-       SET take_token = :token, sends = sends + 1,
-           next_send_at = clock_timestamp()
-                        + make_interval(secs => least({LAST_RESEND_SECONDS},
-                                                      {FIRST_RESEND_SECONDS} * 2.0 ^ sends))
-      FROM judged
-     WHERE o.id = judged.id AND judged.claimable AND coalesce(judged.state, 'pending') = 'pending'
-    RETURNING o.id, o.job_id, o.queue, o.kind, o.brand, o.trace, o.sends""")
-
-
-async def take_due(conn: AsyncConnection, token: UUID, *, most: int = TAKE) -> Sequence[Row[Any]]:
-    """Take due rows under `token`; nobody else takes them before `next_send_at` comes again."""
-    rows = (await conn.execute(TAKE_DUE, {"token": token, "most": most})).all()
-    return sorted(rows, key=lambda row: row.id)
-
 
 # Jobs are marked in id order, and one that is being claimed at this moment is left out.
 DELETE_SENT = text("""
@@ -89,10 +39,11 @@ DELETE_SENT = text("""
     UPDATE chot.jobs j SET published_at = clock_timestamp(), publishes = publishes + 1
       FROM marked WHERE j.id = marked.id AND j.state = 'pending'""")
 
-# A failed entry keeps the wait that its take has set; an invalid one is put aside for good.
+# A failed entry keeps the wait that its take has set, and leaves its place in the window to
+# another; an invalid one is put aside for good.
 NOTE_FAILURE = text("""
     UPDATE chot.outbox
-       SET last_error = :error,
+       SET last_error = :error, take_token = NULL,
            quarantined_at = CASE WHEN :invalid THEN clock_timestamp() END
      WHERE id = :id AND take_token = :token""")
 
@@ -117,10 +68,18 @@ class Relay:
     `engine` must be in autocommit: each step is one statement. Several relays may run at once.
     """
 
-    def __init__(self, engine: AsyncEngine, sqs: SqsClient, *, poll_seconds: float) -> None:
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        sqs: SqsClient,
+        *,
+        poll_seconds: float,
+        ageing_seconds: float = AGEING_SECONDS,
+    ) -> None:
         self._engine = engine
         self._sqs = sqs
         self._poll_seconds = poll_seconds
+        self._ageing_seconds = ageing_seconds
         self._woken = asyncio.Event()
         self._failures = 0
 
@@ -130,7 +89,7 @@ class Relay:
         return self._failures
 
     def wake(self) -> None:
-        """Say that something was committed to the outbox."""
+        """Say that something was committed to the outbox, or that a window may have room."""
         self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -138,7 +97,7 @@ class Relay:
         while not stop.is_set():
             self._woken.clear()
             try:
-                while await self.flush() and not stop.is_set():
+                while (await self._round())[1] and not stop.is_set():
                     pass
                 await self._wait(await self._pause(), stop)
             except Exception as error:  # noqa: BLE001 - one odd row must not end the relay
@@ -149,16 +108,27 @@ class Relay:
                 await self._wait(self._backoff(), stop, wakeable=False)
 
     async def flush(self) -> bool:
-        """Publish one round of due rows; True while there may be more.
+        """Publish one round of rows whose turn it is; True while there may be more.
 
         Raises the transport's error after the rows it hit have been put back.
         """
+        published, more = await self._round()
+        return more or published > 0
+
+    async def _round(self) -> tuple[int, bool]:
+        """How many rows were taken, and whether more were there at that moment."""
         token = uuid4()
         async with self._engine.connect() as conn:
-            rows = await take_due(conn, token)
+            taken = await take(conn, token, ageing_seconds=self._ageing_seconds)
+            rows = taken.rows
             if not rows:
-                return False
+                return 0, taken.more
             deployment: UUID = (await conn.execute(READ_DEPLOYMENT)).scalar_one()
+        await self._send(rows, token, deployment)
+        self._failures = 0
+        return len(rows), taken.more
+
+    async def _send(self, rows: Sequence[Row[Any]], token: UUID, deployment: UUID) -> None:
         batches = _batches(rows)
         for start in range(0, len(batches), AT_ONCE):
             group, later = batches[start : start + AT_ONCE], batches[start + AT_ONCE :]
@@ -171,8 +141,6 @@ class Relay:
                 unsent = [batch for batch, _ in broken] + later
                 await self._put_back([row.id for _, listed in unsent for row in listed], token)
                 raise next(end for _, end in broken if end is not None)
-        self._failures = 0
-        return True
 
     async def _publish(
         self, queue: str, rows: Sequence[Row[Any]], token: UUID, deployment: UUID

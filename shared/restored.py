@@ -47,6 +47,8 @@ VOID_RUNS = text("""
     WITH void AS (
         UPDATE books.cost_runs SET status = 'failed' WHERE status = 'building' RETURNING job_id)
     UPDATE chot.job_outputs o SET checkpoint = NULL FROM void WHERE o.job_id = void.job_id""")
+# What the copy believes to be in SQS is not there for this deployment.
+EMPTY_WINDOWS = text("DELETE FROM chot.published")
 NEW_DEPLOYMENT = text("UPDATE chot.deployment SET deployment_id = gen_random_uuid()")
 
 
@@ -66,5 +68,6 @@ async def mark_restored(engine: AsyncEngine) -> AsyncIterator[tuple[int, int]]:
         yield seen, frozen
     async with transaction(engine) as conn:
         await conn.execute(VOID_RUNS)
+        await conn.execute(EMPTY_WINDOWS)
         await conn.execute(NEW_DEPLOYMENT)
     yield seen, frozen

@@ -96,6 +96,9 @@ class SharedSettings(BaseSettings):
     queue_prefix: str = Field("chot", pattern=r"^[A-Za-z0-9_-]{1,40}$")
     kind_modules: str = Field("", description="modules with KINDS, comma separated")
     relay_poll_seconds: float = Field(2.0, gt=0, le=60)
+    ageing_seconds: float = Field(
+        30.0, gt=0, le=86_400, description="a lane not served for so long rises by one priority"
+    )
     max_attempts: int = Field(5, ge=1, le=100, description="for kinds that set none")
     log_format: str = Field("auto", pattern=r"^(auto|json|text)$")
 

@@ -117,6 +117,25 @@ async def claimed_again(
     return held[0]
 
 
+async def offer_slots(engine: AsyncEngine, slots: int, *, queue: str = "default") -> None:
+    """A live worker that offers so many slots, without a process: the window's size hangs on it."""
+    await execute(
+        engine,
+        """WITH me AS (
+               INSERT INTO chot.workers (worker_id, host, pid, code_version, kinds, state,
+                                         live_until)
+               VALUES ('offers ' || :queue, 'h', 1, 'test', '{}', 'working',
+                       clock_timestamp() + interval '1 hour')
+               ON CONFLICT (worker_id) DO UPDATE SET live_until = excluded.live_until
+               RETURNING worker_id)
+           INSERT INTO chot.worker_queues (worker_id, queue, slots, free_slots)
+           SELECT worker_id, :queue, :slots, 0 FROM me
+           ON CONFLICT (worker_id, queue) DO UPDATE SET slots = excluded.slots""",
+        queue=queue,
+        slots=slots,
+    )
+
+
 async def expire_lease(engine: AsyncEngine, job_id: UUID) -> None:
     """Set the row's clock back, so that the lease has run out."""
     await execute(

@@ -36,13 +36,29 @@ MAY_BE_CLAIMED = f"""
               AND aq.alone_worker = :worker_id AND aq.alone_until > clock_timestamp()))"""
 
 
-def _claim_statement(lock: str) -> TextClause:
+# A kind with a maximum is claimed alone, its row locked by a statement before: in one statement
+# two claims would not see each other.
+HAS_NO_MAXIMUM = """NOT EXISTS (
+           SELECT FROM chot.kinds k WHERE k.name = j.kind AND k.max_running IS NOT NULL)"""
+BELOW_MAXIMUM = """NOT EXISTS (
+           SELECT FROM chot.kinds k
+            WHERE k.name = j.kind
+              AND k.max_running <= (SELECT count(*) FROM chot.jobs r
+                                     WHERE r.state = 'running' AND r.kind = j.kind
+                                       AND r.id <> j.id))"""
+LOCK_MAXIMUM = text("""
+    SELECT FROM chot.kinds k
+     WHERE k.name = (SELECT j.kind FROM chot.jobs j WHERE j.id = ANY(:ids))
+       AND k.max_running IS NOT NULL FOR NO KEY UPDATE""")
+
+
+def _claim_statement(lock: str, limit: str) -> TextClause:
     return text(f"""
     WITH wanted AS (
         SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:tokens AS uuid[])) AS w (id, token)),
     locked AS MATERIALIZED (
         SELECT j.id FROM chot.jobs j
-         WHERE j.id = ANY(CAST(:ids AS uuid[])) AND {MAY_BE_CLAIMED}
+         WHERE j.id = ANY(CAST(:ids AS uuid[])) AND {MAY_BE_CLAIMED} AND {limit}
          ORDER BY j.id FOR NO KEY UPDATE OF j {lock}),
     claimed AS (
         UPDATE chot.jobs j
@@ -69,9 +85,9 @@ def _claim_statement(lock: str) -> TextClause:
 
 
 # A batch passes over rows that others hold: one frozen row must not keep nine others waiting.
-CLAIM_JOBS = _claim_statement("SKIP LOCKED")
+CLAIM_JOBS = _claim_statement("SKIP LOCKED", HAS_NO_MAXIMUM)
 # One job alone waits for whoever holds it, up to the lock timeout, and then judges it anew.
-CLAIM_ONE = _claim_statement("")
+CLAIM_ONE = _claim_statement("", BELOW_MAXIMUM)
 
 FIND_CLAIMS = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
@@ -110,8 +126,9 @@ async def claim_jobs(
     """Claim what may be claimed of `ids`; a job that is missing in the answer was not won.
 
     One row is won by one claimant, whatever the race. `engine` must be in autocommit. With
-    `wait` (for a single id) a locked row is waited for. A claim whose answer was lost is found
-    again by the tokens that were made here, and adopted.
+    `wait` (for a single id) a locked row is waited for; only so is a kind claimed of which no
+    more than a maximum may run. A claim whose answer was lost is found again by the tokens that
+    were made here, and adopted.
     """
     assert not wait or len(ids) == 1, "only a single claim may wait for a locked row"
     distinct = sorted(set(ids))
@@ -119,14 +136,35 @@ async def claim_jobs(
     sent_at = monotonic()
     binds = claimant.binds() | {"ids": distinct, "tokens": tokens}
     try:
-        async with engine.connect() as conn:
-            rows = (await conn.execute(CLAIM_ONE if wait else CLAIM_JOBS, binds)).all()
+        rows = await (_claim_one if wait else _claim_batch)(engine, claimant.timing, binds)
     except DBAPIError as error:
         if not is_unreachable(error):
             raise
         log.warning("claim.in_doubt", error=str(error.orig), jobs=len(distinct))
         rows = await find_claims(engine, distinct, tokens, claimant.timing)
     return [_held(row, sent_at, claimant.timing) for row in rows]
+
+
+async def _claim_batch(
+    engine: AsyncEngine, _: LeaseTiming, binds: Mapping[str, Any]
+) -> Sequence[Any]:
+    async with engine.connect() as conn:
+        return (await conn.execute(CLAIM_JOBS, binds)).all()
+
+
+async def _claim_one(
+    engine: AsyncEngine, timing: LeaseTiming, binds: Mapping[str, Any]
+) -> Sequence[Any]:
+    async with engine.connect() as conn:
+        # On the connection: the engine itself is in autocommit, where no lock would be held.
+        await conn.execution_options(isolation_level="READ COMMITTED")
+        await set_limits(
+            conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
+        )
+        await conn.execute(LOCK_MAXIMUM, {"ids": binds["ids"]})
+        rows = (await conn.execute(CLAIM_ONE, binds)).all()
+        await conn.commit()
+    return rows
 
 
 async def find_claims(

@@ -14,6 +14,7 @@ from shared.database import is_unreachable, sqlstate_of
 from shared.errors import PoisonMessage
 from shared.logs import alert, log
 from shared.messages import parse_message
+from shared.publishing import leave_window
 from shared.sqs import TRANSPORT_ERRORS, Delivery, SqsClient
 from shared.types import JobId
 from worker.claim import Claimant, claim_jobs
@@ -28,8 +29,10 @@ from worker.settle import (
     PutOff,
     RunAlone,
     Settlement,
+    StageAgain,
     read_missed,
     settle,
+    stage_again,
 )
 
 LONGEST_BACKOFF_SECONDS = 5.0
@@ -56,6 +59,7 @@ class Receiver:
         poll_seconds: int,
         start: Callable[["Receiver", HeldLease], None],
         run_alone: Callable[["Receiver", JobId], Awaitable[bool]],
+        wake_relay: Callable[[], None],
     ) -> None:
         self.queue = queue
         self.presence = presence
@@ -67,6 +71,7 @@ class Receiver:
         self._poll_seconds = poll_seconds
         self._start = start
         self._run_alone = run_alone
+        self._wake_relay = wake_relay
         self._running = 0
         self._changed = asyncio.Event()
         self._failures = 0
@@ -182,6 +187,7 @@ class Receiver:
 
     async def _settle(self, missed: dict[JobId, Delivery], received_at: float) -> None:
         async with self._engine.connect() as conn:
+            await leave_window(conn, self.queue, list(missed))
             rows = await read_missed(conn, list(missed))
         put_off: dict[Delivery, int] = {}
         for job_id, delivery in missed.items():
@@ -204,6 +210,11 @@ class Receiver:
             case Bury():
                 await bury_message(self._engine, delivery, settlement.reason)
                 self._deliveries.delete(delivery)
+            case StageAgain():
+                async with self._engine.connect() as conn:
+                    await stage_again(conn, job_id)
+                self._deliveries.delete(delivery)
+                self._wake_relay()
             case RunAlone():
                 await self._run_alone(self, job_id)
                 # Put off by a reservation's length in any case: one may end without a claim.

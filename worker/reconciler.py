@@ -3,7 +3,8 @@
 A job is lost when it is pending, claimable, known to a live worker, and published longer than T
 ago, while since then a live worker of its queue has had free slots and an empty receive; or, where
 a queue never runs empty, published longer than 15 minutes ago with free slots all that time. While
-all slots are busy nothing is lost, only waiting: no storm. T doubles per job.
+all slots are busy nothing is lost, only waiting: no storm. T doubles per job. The new message
+stands where the old one stood in the order of its brand, not behind all that came since.
 """
 
 from sqlalchemy import text
@@ -46,7 +47,7 @@ RESTAGE_LOST = text(f"""
           FROM lost WHERE j.id = lost.id AND j.state = 'pending'
         RETURNING j.*)
     INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
-    SELECT id, queue, kind, brand, trace, priority, clock_timestamp() FROM marked
+    SELECT id, queue, kind, brand, trace, priority, available_at FROM marked
     RETURNING job_id""")
 
 

@@ -205,7 +205,10 @@ class Worker:
         self._runner = runner
         self._deliveries = Deliveries(sending)
         self._relay = Relay(
-            runner.engines.auto, sending, poll_seconds=self._settings.relay_poll_seconds
+            runner.engines.auto,
+            sending,
+            poll_seconds=self._settings.relay_poll_seconds,
+            ageing_seconds=self._settings.ageing_seconds,
         )
         self._claimant = Claimant(
             worker_id=self._worker_id,
@@ -232,6 +235,7 @@ class Worker:
                 poll_seconds=self._settings.poll_seconds,
                 start=self._start_attempt,
                 run_alone=self._reserve_alone,
+                wake_relay=self._relay.wake,
             )
             for queue, presence in self._presence.queues.items()
         ]

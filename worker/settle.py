@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.jobs.states import CLAIMABLE, LOST_LEASES, RUNS_ALONE_AFTER
 from shared.sqs import Delivery
 from shared.types import JobId
-from worker.claim import Claimant
+from worker.claim import BELOW_MAXIMUM, Claimant
 
 MISSES = 3
 FIRST_PUT_OFF_SECONDS = 30
@@ -23,11 +23,12 @@ READ_MISSED = text(f"""
     SELECT j.id, j.state, j.queue, j.kind, j.payload_version,
            extract(epoch FROM j.lease_expires_at - clock_timestamp())::double precision
                AS lease_left,
-           {CLAIMABLE} AS claimable, {LOST_LEASES} >= {RUNS_ALONE_AFTER} AS alone
+           {CLAIMABLE} AS claimable, NOT {BELOW_MAXIMUM} AS at_maximum,
+           {LOST_LEASES} >= {RUNS_ALONE_AFTER} AS alone
       FROM chot.jobs j WHERE j.id = ANY(:ids)
     UNION ALL
     SELECT a.id, a.job ->> 'state', a.job ->> 'queue', a.job ->> 'kind',
-           (a.job ->> 'payload_version')::integer, NULL, false, false
+           (a.job ->> 'payload_version')::integer, NULL, false, false, false
       FROM chot.archived_jobs a WHERE a.id = ANY(:ids)""")
 
 
@@ -52,6 +53,11 @@ class ClaimAgain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageAgain:
+    """As many of the kind run as may: its message waits in the outbox until one has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunAlone:
     """The job may only run with no neighbours."""
 
@@ -65,12 +71,27 @@ class Bury:
     reason: str
 
 
-Settlement = Delete | PutOff | ClaimAgain | RunAlone | Bury
+Settlement = Delete | PutOff | ClaimAgain | StageAgain | RunAlone | Bury
 
 
 async def read_missed(conn: AsyncConnection, ids: list[JobId]) -> Mapping[JobId, Any]:
     """The missed jobs as they are now, archived ones included: a message may be older."""
     return {row.id: row for row in await conn.execute(READ_MISSED, {"ids": ids})}
+
+
+# The relay sends it when the kind has room; one message that waits is enough.
+STAGE_AGAIN = text("""
+    INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
+    SELECT j.id, j.queue, j.kind, j.brand, j.trace, j.priority, j.available_at
+      FROM chot.jobs j
+     WHERE j.id = :job_id AND j.state = 'pending'
+       AND NOT EXISTS (SELECT FROM chot.outbox o
+                        WHERE o.job_id = j.id AND o.quarantined_at IS NULL)""")
+
+
+async def stage_again(conn: AsyncConnection, job_id: JobId) -> None:
+    """Stage a message for a job that waits for its kind; its delivery may be deleted then."""
+    await conn.execute(STAGE_AGAIN, {"job_id": job_id})
 
 
 def settle(delivery: Delivery, row: Any | None, claimant: Claimant) -> Settlement:
@@ -89,6 +110,8 @@ def settle(delivery: Delivery, row: Any | None, claimant: Claimant) -> Settlemen
         return _later(delivery, 0, "this worker does not know the kind or version")
     if row.state == "pending" and not row.claimable:
         return Delete(why="not due or blocked: staged again when that ends")
+    if row.at_maximum:
+        return StageAgain()
     if row.alone:
         return RunAlone(queue=row.queue)
     return ClaimAgain()

@@ -42,7 +42,8 @@ class Kind:
     name required payload members that, with kind, company and brand, say what makes two submits
     the same work; their types are strict strings, integers, booleans or lists of them. With
     `on_duplicate="merge"` a duplicate of a pending job replaces its other members and joins its
-    lists; of a running one it becomes a follow-up, as with `"follow_up"`.
+    lists; of a running one it becomes a follow-up, as with `"follow_up"`. Of a kind with
+    `max_running` never more than so many run at once, whatever number of workers there is.
     """
 
     name: str
@@ -53,3 +54,4 @@ class Kind:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     fingerprint_fields: Sequence[str] = ()
     on_duplicate: OnDuplicate = "join"
+    max_running: int | None = None

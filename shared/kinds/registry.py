@@ -69,6 +69,10 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
         raise ConfigRefused(f"{source}: queue {kind.queue!r} of kind {kind.name} is no queue name")
     if kind.timeout.total_seconds() <= 0:
         raise ConfigRefused(f"{source}: kind {kind.name} has no hard timeout; each kind needs one")
+    if kind.max_running is not None and kind.max_running < 1:
+        raise ConfigRefused(
+            f"{source}: kind {kind.name} has max_running={kind.max_running}: it would never run"
+        )
     if kind.payload.model_config.get("extra") != "forbid":
         raise ConfigRefused(
             f"{source}: kind {kind.name}: its payload model must refuse unknown members "
@@ -105,20 +109,22 @@ def _is_strict_scalar(kind: Kind, info: FieldInfo) -> bool:
 MIRROR_QUEUE = text("INSERT INTO chot.queues (name) VALUES (:queue) ON CONFLICT DO NOTHING")
 MIRROR_KIND = text("""
     INSERT INTO chot.kinds AS k (name, queue, payload_version, fingerprint_fields, on_duplicate,
-                                 max_attempts, max_attempts_cap, timeout_seconds)
-    VALUES (:name, :queue, :version, :fields, :on_duplicate, :max_attempts, :cap, :timeout)
+                                 max_attempts, max_attempts_cap, timeout_seconds, max_running)
+    VALUES (:name, :queue, :version, :fields, :on_duplicate, :max_attempts, :cap, :timeout,
+            CAST(:max_running AS integer))
     ON CONFLICT (name) DO UPDATE
        SET queue = excluded.queue, payload_version = excluded.payload_version,
            fingerprint_fields = excluded.fingerprint_fields, on_duplicate = excluded.on_duplicate,
            max_attempts = excluded.max_attempts, max_attempts_cap = excluded.max_attempts_cap,
-           timeout_seconds = excluded.timeout_seconds, updated_at = clock_timestamp()
+           timeout_seconds = excluded.timeout_seconds, max_running = excluded.max_running,
+           updated_at = clock_timestamp()
      WHERE k.payload_version <= excluded.payload_version
        AND (k.queue, k.payload_version, k.fingerprint_fields, k.on_duplicate, k.max_attempts,
-            k.max_attempts_cap, k.timeout_seconds)
+            k.max_attempts_cap, k.timeout_seconds, k.max_running)
            IS DISTINCT FROM
            (excluded.queue, excluded.payload_version, excluded.fingerprint_fields,
             excluded.on_duplicate, excluded.max_attempts, excluded.max_attempts_cap,
-            excluded.timeout_seconds)""")
+            excluded.timeout_seconds, excluded.max_running)""")
 
 
 async def mirror_kinds(
@@ -138,5 +144,6 @@ async def mirror_kinds(
             "max_attempts": most,
             "cap": max(most, kind.retry.max_attempts_cap),
             "timeout": kind.timeout.total_seconds(),
+            "max_running": kind.max_running,
         }
         await conn.execute(MIRROR_KIND, binds)

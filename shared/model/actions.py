@@ -41,7 +41,7 @@ def _mutant(implements: str, words: str) -> ActionSpec:
 ACTIONS: dict[str, ActionSpec] = {
     "submit": _choice("shared.jobs.enqueue.enqueue", "{job} is submitted, with its outbox row"),
     "relay_publish": _fair("shared.outbox.Relay", "relay sends {job}'s message, deletes its row"),
-    "relay_drop": _fair("shared.outbox.take_due", "relay drops {job}'s row: it is not pending"),
+    "relay_drop": _fair("shared.publishing.take_due", "relay drops {job}'s row: it is not pending"),
     "relay_crash": _fault(
         "relay sends {job}'s message and dies before it deletes the row", "shared.outbox.Relay"
     ),

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    func,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, BIGINT, JSONB, TIMESTAMP, UUID
@@ -50,6 +51,9 @@ queues = Table(
     Column("paused", Boolean, nullable=False),
     _text("alone_worker"),
     _instant("alone_until"),
+    Column("turns", BIGINT, nullable=False),
+    Column("shares", JSONB, nullable=False),
+    Column("weights", JSONB, nullable=False),
     schema="chot",
 )
 
@@ -66,6 +70,7 @@ kinds = Table(
     Column("timeout_seconds", Double, nullable=False),
     Column("locks", JSONB),
     _instant("updated_at", required=True),
+    Column("max_running", Integer),
     schema="chot",
 )
 
@@ -225,7 +230,30 @@ Index(
     outbox.c.next_send_at,
     postgresql_where=text("quarantined_at IS NULL"),
 )
+Index(
+    "outbox_lane_idx",
+    outbox.c.queue,
+    outbox.c.priority,
+    func.coalesce(outbox.c.brand, text("''")),
+    outbox.c.kind,
+    outbox.c.next_send_at,
+    outbox.c.id,
+    postgresql_where=text("quarantined_at IS NULL"),
+)
 Index("outbox_job_idx", outbox.c.job_id)
+
+published = Table(
+    "published",
+    metadata,
+    Column("queue", Text, primary_key=True),
+    Column("job_id", UUID, primary_key=True),
+    _text("kind", required=True),
+    Column("fence", BIGINT, nullable=False),
+    Column("turn", BIGINT, nullable=False),
+    Column("take_token", UUID, nullable=False),
+    _instant("taken_at", required=True),
+    schema="chot",
+)
 
 idempotency_keys = Table(
     "idempotency_keys",

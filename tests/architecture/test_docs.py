@@ -6,6 +6,13 @@ from pathlib import Path
 
 from shared.cli import COMMANDS
 from shared.cli.exits import Exit
+from shared.publishing import (
+    AGEING_SECONDS,
+    LONGEST_IN_WINDOW_SECONDS,
+    OVERTAKEN,
+    PER_SLOT,
+    UNSERVED,
+)
 from shared.types import ClaimedJob, Lease
 from worker.context import JobContext
 from worker.fence import FencedTransaction
@@ -60,6 +67,18 @@ def test_every_exit_code_is_on_its_page() -> None:
 def test_every_page_is_in_the_list_of_pages() -> None:
     listed = set(re.findall(r"\((\w[\w-]*\.md)\)", (DOCS / "README.md").read_text()))
     assert listed == {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+
+
+def test_the_numbers_of_fairness_are_those_of_the_code() -> None:
+    """Whoever reckons with the bound reckons with what is there."""
+    page = (DOCS / "fairness.md").read_text()
+    assert f"**{PER_SLOT} messages for each slot**" in page
+    assert f"({UNSERVED} for a queue that nobody serves yet)" in page
+    assert f"`({PER_SLOT} + 1) × T + b / s × T`" in page
+    assert f"`CHOT_AGEING_SECONDS` ({AGEING_SECONDS:g})" in page
+    assert f"{LONGEST_IN_WINDOW_SECONDS // 60} minutes have passed" in page
+    assert OVERTAKEN == 3
+    assert "fit into three windows" in page
 
 
 def test_every_test_that_the_guarantees_name_is_there() -> None:

@@ -13,16 +13,17 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.database import open_engine
 from shared.jobs.cancel import CANCEL_JOB
 from shared.jobs.redrive import READ_REDRIVABLE, REDRIVE_JOB
-from shared.outbox import DELETE_SENT, SECONDS_TO_NEXT, TAKE_DUE
+from shared.outbox import DELETE_SENT, SECONDS_TO_NEXT
+from shared.publishing import LEAVE_WINDOW, PER_SLOT, TAKE_DUE, take
 from tests.factories import claimant
 from tests.services import Database, DatabaseServer
-from worker.claim import CLAIM_JOBS, CLAIM_ONE, FIND_CLAIMS, READ_INPUT
+from worker.claim import CLAIM_JOBS, CLAIM_ONE, FIND_CLAIMS, LOCK_MAXIMUM, READ_INPUT
 from worker.cleanup import LOCK_ONE_DUE
 from worker.lease import HOLD_FENCE, READ_ATTEMPT, READ_OWNERS, RENEW_LEASES
 from worker.outcome import COMPLETE_JOB, FAIL_JOB, RELEASE_JOB
 from worker.reaper import REAP_EXPIRED
 from worker.reconciler import RESTAGE_LOST
-from worker.settle import READ_MISSED
+from worker.settle import READ_MISSED, STAGE_AGAIN
 
 # 48,000 that are over, 1,500 waiting, 300 running, 200 dead: a month of a busy shop chain.
 FILL = (
@@ -72,6 +73,7 @@ BEAT = {
 STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "claim a batch": (CLAIM_JOBS, CLAIM),
     "claim one": (CLAIM_ONE, CLAIM | {"ids": [ID], "tokens": [ID]}),
+    "lock a kind's maximum": (LOCK_MAXIMUM, {"ids": [ID]}),
     "find claims in doubt": (FIND_CLAIMS, {"ids": [ID], "tokens": [ID]}),
     "read the input": (READ_INPUT, {"job_id": ID}),
     "renew leases": (RENEW_LEASES, BEAT),
@@ -84,8 +86,10 @@ STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "cancel": (CANCEL_JOB, ENDS | {"job_id": ID}),
     "reap": (REAP_EXPIRED, {"result": None}),
     "reconcile": (RESTAGE_LOST, {"seconds": 60.0}),
-    "take from the outbox": (TAKE_DUE, {"token": ID, "most": 100}),
+    "take from the outbox": (TAKE_DUE, {"token": ID, "most": 100, "ageing": 30.0}),
     "delete what was sent": (DELETE_SENT, {"ids": list(range(10)), "token": ID}),
+    "leave the window": (LEAVE_WINDOW, {"queue": "default", "ids": CLAIM["ids"]}),
+    "stage again": (STAGE_AGAIN, {"job_id": ID}),
     "wait for the next": (SECONDS_TO_NEXT, {}),
     "settle misses": (READ_MISSED, {"ids": CLAIM["ids"]}),
     "find a cleanup": (LOCK_ONE_DUE, {"kinds": ["probe.write"]}),
@@ -162,3 +166,41 @@ def test_a_sweeper_goes_by_its_own_index(plans: dict[str, Any], name: str) -> No
     """A partial index, as small as the work that is left."""
     used = {node.get("Index Name") for node in nodes(plans[name])}
     assert BY_INDEX[name] in used, json.dumps(plans[name], indent=1, default=str)
+
+
+# Ten thousand that are due, in eight lanes, and a worker that has room for a dozen.
+BACKLOG = (
+    "INSERT INTO chot.queues VALUES ('default') ON CONFLICT DO NOTHING",
+    """INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts, available_at,
+              fingerprint, on_duplicate, payload_version, principal, deployment_id)
+       SELECT chot.uuid7(), 'probe.write', 'ACME', 'B' || n % 4, 'default', 5 + n % 2, 5,
+              clock_timestamp(), sha256(CAST(CAST(n AS text) AS bytea)), 'join', 1, 'test',
+              gen_random_uuid()
+         FROM generate_series(1, 10000) AS n""",
+    """INSERT INTO chot.outbox (job_id, queue, kind, brand, priority, next_send_at)
+       SELECT id, queue, kind, brand, priority, available_at FROM chot.jobs""",
+    """INSERT INTO chot.workers (worker_id, host, pid, code_version, kinds, state, live_until)
+       VALUES ('w', 'h', 1, 'test', '{}', 'working', clock_timestamp() + interval '1 hour')""",
+    "INSERT INTO chot.worker_queues VALUES ('w', 'default', 4, 4)",
+)
+ROWS_READ = text("""
+    SELECT sum(coalesce(t.seq_tup_read, 0) + coalesce(t.idx_tup_fetch, 0))
+      FROM pg_stat_xact_user_tables t
+     WHERE t.schemaname = 'chot' AND t.relname IN ('outbox', 'jobs')""")
+
+
+@pytest.mark.parametrize("analyzed", [True, False])
+async def test_a_take_reads_the_heads_of_a_backlog_only(
+    owner_engine: AsyncEngine, *, analyzed: bool
+) -> None:
+    """Whatever the planner knows of the table: some rows of each lane, not ten thousand."""
+    async with owner_engine.begin() as conn:
+        for statement in BACKLOG:
+            await conn.execute(text(statement))
+        if analyzed:
+            await conn.execute(text("ANALYZE chot.jobs, chot.outbox"))
+    for room, most in ((4 * PER_SLOT, 500), (0, 100)):
+        async with owner_engine.begin() as conn:
+            before = await conn.scalar(ROWS_READ)
+            assert len((await take(conn, uuid4())).rows) == room
+            assert await conn.scalar(ROWS_READ) - before < most

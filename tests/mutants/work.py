@@ -134,10 +134,10 @@ MUTANTS = (
         "the outbox is read by a cursor, id > last",
         (
             OUTBOX,
-            "            rows = await take_due(conn, token)\n",
+            "            rows = taken.rows\n",
             (
                 '            last = getattr(self, "_last", 0)\n'
-                "            rows = [row for row in await take_due(conn, token) if row.id > last]\n"
+                "            rows = [row for row in taken.rows if row.id > last]\n"
                 "            self._last = max((row.id for row in rows), default=last)\n"
             ),
         ),

@@ -15,7 +15,8 @@ from shared.jobs.cancel import cancel_job
 from shared.jobs.enqueue import Submit, enqueue
 from shared.jobs.pause import pause_queue, resume_queue
 from shared.messages import parse_message
-from shared.outbox import Relay, take_due
+from shared.outbox import Relay
+from shared.publishing import take_due
 from shared.sqs import EntryFailure, Outgoing, SendResult
 from tests.factories import (
     autocommit,
@@ -24,6 +25,7 @@ from tests.factories import (
     fetch,
     job_row,
     make_job,
+    offer_slots,
     scalar,
     submitted,
 )
@@ -187,6 +189,7 @@ async def test_a_failed_entry_backs_off_further_each_time(
 
 async def test_a_transport_failure_puts_rows_back(probes: AsyncEngine) -> None:
     """SQS is down, the entries did nothing wrong: they keep their turn and their count."""
+    await offer_slots(probes, 100)
     for _ in range(25):
         await make_job(probes)
 
@@ -209,6 +212,7 @@ async def test_a_broken_batch_gives_no_refused_entry_its_turn_back(
     probes: AsyncEngine, alerts: list[tuple[str, dict[str, Any]]]
 ) -> None:
     """Ten were answered, one of them throttled; ten were not. Only the latter go at once."""
+    await offer_slots(probes, 100)
     for _ in range(20):
         await make_job(probes)
     calls = iter([True, False])
@@ -231,6 +235,7 @@ async def test_a_broken_batch_gives_no_refused_entry_its_turn_back(
 
 async def test_two_relays_never_take_one_row(probes: AsyncEngine) -> None:
     """Eight relays over two hundred rows: each message goes out once."""
+    await offer_slots(probes, 100)
     for _ in range(200):
         await make_job(probes)
     channel = Channel()
@@ -249,10 +254,12 @@ async def test_rows_that_are_being_taken_are_passed_over(probes: AsyncEngine) ->
     """The other relay's take has not committed: nobody waits for it, nobody takes them again."""
     for _ in range(4):
         await make_job(probes)
-    async with probes.begin() as conn, autocommit(probes).connect() as other:
-        first = {row.id for row in await take_due(conn, uuid4(), most=2)}
-        async with asyncio.timeout(3):
-            second = {row.id for row in await take_due(other, uuid4())}
+    async with autocommit(probes).connect() as other:
+        async with probes.begin() as conn:
+            first = {row.id for row in await take_due(conn, uuid4(), most=2)}
+            async with asyncio.timeout(3):
+                assert await take_due(other, uuid4()) == [], "one relay at a time a queue"
+        second = {row.id for row in await take_due(other, uuid4())}
     assert len(first) == len(second) == 2
     assert first.isdisjoint(second)
 

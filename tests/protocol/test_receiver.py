@@ -64,6 +64,7 @@ async def received(engine: AsyncEngine, *deliveries: Delivery) -> tuple[list[Hel
         poll_seconds=1,
         start=lambda _receiver, held: started.append(held),
         run_alone=not_alone,
+        wake_relay=lambda: None,
     )
     await receiver._claim(deliveries, received_at=0.0)
     await courtesy.flush()
