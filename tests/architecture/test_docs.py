@@ -97,3 +97,10 @@ def test_every_target_that_anybody_is_told_of_has_something_to_do() -> None:
     assert told >= {"demo", "test", "faults"}
     with_recipe = set(re.findall(r"^([\w-]+):.*\n\t", makefile, re.MULTILINE))
     assert told <= with_recipe
+
+
+def test_the_guarantees_name_every_rule_of_the_design() -> None:
+    """A sceptic goes through them line by line, and misses none."""
+    rows = rows_of((DOCS / "guarantees.md").read_text(), "")
+    named = {rule for row in rows for rule in re.findall(r"\b[SL]\d+\b", row[0])}
+    assert named >= {f"S{n}" for n in range(1, 12)} | {f"L{n}" for n in range(1, 8)}
