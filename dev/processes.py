@@ -2,17 +2,21 @@
 
 import http.client
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 TETHER = Path(__file__).with_name("tether.py")
 POLL_SECONDS = 0.02
+PORTS = range(15_000, 32_768)
+PORT_TRIES = 100
 LOG_TAIL_BYTES = 4_000
 
 
@@ -156,11 +160,17 @@ def answers(port: int, path: str) -> bool:
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody listened on a moment ago."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a TCP port of 127.0.0.1 that nobody listened on a moment ago.
+
+    Below those that systems give to outgoing connections: a server that is started again finds
+    its port as it left it.
+    """
+    for _ in range(PORT_TRIES):
+        port = secrets.choice(PORTS)
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no free port found between {PORTS[0]} and {PORTS[-1]}")
 
 
 def is_listening(port: int) -> bool:

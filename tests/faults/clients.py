@@ -22,7 +22,7 @@ from tests.faults.world import World
 CALL_SECONDS = 8.0
 KEY_TRIES = 4
 # Refusals after which nothing was done, though their status is that of an outage.
-UNDONE = ("/busy", "/starting")
+UNDONE = ("/busy", "/starting", "/overloaded")
 # A redriven item has no reason; one whose reason is an outage is unknown.
 DOUBTFUL = (None, "database-unavailable")
 SERVER_ERROR = 500
