@@ -183,20 +183,7 @@ async def find_claims(
 
 def _held(row: Any, sent_at: float, timing: LeaseTiming) -> HeldLease:
     assert row.fence >= row.attempt, "the fence moves at least once an attempt"
-    job = ClaimedJob(
-        id=JobId(row.id),
-        kind=row.kind,
-        company=row.company,
-        brand=row.brand,
-        queue=row.queue,
-        payload=None,
-        payload_version=row.payload_version,
-        attempt=row.attempt,
-        max_attempts=row.max_attempts,
-        principal=row.principal,
-        trace=row.trace,
-        created_at=row.created_at,
-    )
+    job = job_of(row, payload=None)
     lease = Lease(job_id=job.id, fence=Fence(row.fence), token=LeaseToken(row.lease_token))
     return HeldLease(
         lease=lease,
@@ -204,6 +191,24 @@ def _held(row: Any, sent_at: float, timing: LeaseTiming) -> HeldLease:
         deadline=sent_at + timing.lease - timing.margin,
         checkpoint_no=row.checkpoint_no,
         charged_attempts=row.charged,
+    )
+
+
+def job_of(row: Any, *, payload: Any) -> ClaimedJob:
+    """The job as its handler sees it, from a row of chot.jobs and its payload read apart."""
+    return ClaimedJob(
+        id=JobId(row.id),
+        kind=row.kind,
+        company=row.company,
+        brand=row.brand,
+        queue=row.queue,
+        payload=payload,
+        payload_version=row.payload_version,
+        attempt=row.attempt,
+        max_attempts=row.max_attempts,
+        principal=row.principal,
+        trace=row.trace,
+        created_at=row.created_at,
     )
 
 

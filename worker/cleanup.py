@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from shared.database import transaction
 from shared.logs import log
 from shared.settings import LeaseTiming
-from shared.types import ClaimedJob, JobId
+from worker.claim import job_of
 from worker.context import CleanupContext
 from worker.handlers import Handler
 
@@ -66,18 +66,5 @@ async def clean_up_one(
 
 async def _context(conn: AsyncConnection, row: Any) -> CleanupContext:
     left = (await conn.execute(READ_LEFT, {"job_id": row.id})).one()
-    job = ClaimedJob(
-        id=JobId(row.id),
-        kind=row.kind,
-        company=row.company,
-        brand=row.brand,
-        queue=row.queue,
-        payload=left.payload,
-        payload_version=row.payload_version,
-        attempt=row.attempt,
-        max_attempts=row.max_attempts,
-        principal=row.principal,
-        trace=row.trace,
-        created_at=row.created_at,
-    )
+    job = job_of(row, payload=left.payload)
     return CleanupContext(job=job, checkpoint=left.checkpoint, connection=conn)

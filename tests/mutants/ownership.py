@@ -60,7 +60,7 @@ MUTANTS = (
             ),
         ),
         "protocol/test_claim.py::test_the_checkpoint_read_after_a_claim_is_the_zombies_last_one",
-        (CLAIM, "payload=None,", 'payload=getattr(row, "early", None),'),
+        (CLAIM, "job_of(row, payload=None)", 'job_of(row, payload=getattr(row, "early", None))'),
         (
             CLAIM,
             "    return row.payload, row.checkpoint\n",
