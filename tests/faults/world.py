@@ -41,6 +41,7 @@ MODULES = {
     "CHOT_QUEUES": "default:6,costing:1",
     "CHOT_DRAIN_SECONDS": f"{DRAIN_SECONDS:g}",
 }
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where libfaketime leaves its files
 
 
 @dataclass(slots=True)
@@ -216,8 +217,12 @@ def faked_clock(library: Path) -> dict[str, str]:
     """The environment in which libfaketime moves a process's wall clock and nothing else.
 
     Its "fix" for condition variables on the monotonic clock makes each wait for the GIL a tenth
-    of a second: the process would be slow, and that would be what is shown.
+    of a second: the process would be slow, and that would be what is shown. Each such process
+    leaves two files in shared memory when it is killed; those of earlier ones are removed.
     """
+    for left in SHARED_MEMORY.glob("*faketime_s*_*"):
+        if not Path("/proc", left.name.rpartition("_")[2]).exists():
+            left.unlink(missing_ok=True)
     return {
         "LD_PRELOAD": str(library),
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",

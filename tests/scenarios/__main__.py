@@ -1,20 +1,22 @@
-"""`python -m tests.scenarios`: run every scenario's tests, then write docs/scenarios.md.
+"""`python -m tests.scenarios`: run the scenarios' tests, then write docs/scenarios.md.
 
-Exit code 1 when a scenario has no test or one of its tests did not pass; the page is then not
-written, and what is wrong is printed. Words given as arguments choose scenarios by id, without
-writing the page.
+The ordinary tests by default, the long ones too with `--long`. What a run found is kept in
+.chot/scenarios.json, so that long tests may be run one scenario at a time (`--long F37`). Exit
+code 1 when a scenario has no test, an ordinary test has not passed or a long one has failed; what
+is wrong is printed, and the page is not written.
 """
 
 import argparse
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from tests.scenarios.page import Row, complaints, page_of, rows_from
+from tests.scenarios.page import Row, complaints, merged, page_of, rows_from, rows_to
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "scenarios.md"
+KEPT = ROOT / ".chot" / "scenarios.json"
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "tests.scenarios.plugin")
 NOTHING_SELECTED = 5
 
 
@@ -22,36 +24,52 @@ def main() -> int:
     """Run, judge, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ids", nargs="*", help="these scenarios only, e.g. F03 F11")
+    parser.add_argument("--long", action="store_true", help="the long tests as well")
     parser.add_argument("--processes", type=int, default=3)
+    parser.add_argument("--take", type=Path, help="run nothing: what a run of pytest has found")
     options = parser.parse_args()
-    rows = [
-        row
-        for which, processes in (("not alone", options.processes), ("alone", 0))
-        for row in _run(f"scenario and {which}", processes, options.ids)
-    ]
-    wrong = complaints(rows, set(options.ids))
+    KEPT.parent.mkdir(exist_ok=True)
+    found = rows_from(options.take.read_text()) if options.take else _found(options)
+    kept = rows_from(KEPT.read_text()) if KEPT.exists() else []
+    rows = merged(_marked(), kept, found)
+    KEPT.write_text(rows_to(rows))
+    wrong = complaints(rows)
     sys.stdout.writelines(f"{line}\n" for line in wrong)
-    if not wrong and not options.ids:
+    if not wrong:
         PAGE.write_text(page_of(rows))
     sys.stdout.write(f"{len({row.scenario for row in rows})} scenarios, {len(wrong)} complaints\n")
     return 1 if wrong else 0
 
 
+def _found(options: argparse.Namespace) -> list[Row]:
+    tier = "scenario" if options.long else "scenario and not long"
+    return [
+        row
+        for which, processes in (("not alone", options.processes), ("alone", 0))
+        for row in _run(f"{tier} and {which}", processes, options.ids)
+    ]
+
+
 def _run(which: str, processes: int, ids: list[str]) -> list[Row]:
-    with tempfile.TemporaryDirectory(prefix="chot-scenarios-") as place:
-        results = Path(place) / "results.json"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.scenarios.plugin"]
-        command += ["-m", which, "--scenario-results", str(results), *_only(ids)]
-        if processes:
-            command += ["--numprocesses", str(processes), "--dist", "worksteal"]
-        code = subprocess.run(command, cwd=ROOT, check=False).returncode
-        if code > 1 and code != NOTHING_SELECTED:
-            raise SystemExit(f"pytest itself failed with {code}")
-        return rows_from(results.read_text())
+    results = KEPT.with_name("scenarios-run.json")
+    results.unlink(missing_ok=True)
+    command = [*PYTEST, "-m", which, "--scenario-results", str(results)]
+    command += ["--scenario-ids", ",".join(ids)]
+    if processes:
+        command += ["--numprocesses", str(processes), "--dist", "worksteal"]
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if code > 1 and code != NOTHING_SELECTED:
+        raise SystemExit(f"pytest itself failed with {code}")
+    return rows_from(results.read_text())
 
 
-def _only(ids: list[str]) -> list[str]:
-    return ["--scenario-ids", ",".join(ids)] if ids else []
+def _marked() -> list[Row]:
+    """Every marked test, as pytest collects them now."""
+    results = KEPT.with_name("scenarios-marked.json")
+    results.unlink(missing_ok=True)
+    command = [*PYTEST, "-m", "scenario", "--collect-only", "--scenario-results", str(results)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return rows_from(results.read_text())
 
 
 if __name__ == "__main__":

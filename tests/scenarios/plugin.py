@@ -10,7 +10,8 @@ import pytest
 
 PROPERTY = "scenario"
 # Worse ones later: of a test's phases, and of its parameters, the worst outcome counts.
-OUTCOMES = ("passed", "skipped", "failed")
+NOT_RUN = "not run"
+OUTCOMES = (NOT_RUN, "passed", "skipped", "failed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,12 +28,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for mark in item.iter_markers(PROPERTY):
             for each in mark.args:
-                shown = [each, mark.kwargs.get("excluded", "")]
+                shown = [each, mark.kwargs.get("excluded", ""), _tier_of(item)]
                 item.user_properties.append((PROPERTY, shown))
 
 
 def _ids_of(item: pytest.Item) -> set[str]:
     return {each for mark in item.iter_markers(PROPERTY) for each in mark.args}
+
+
+def _tier_of(item: pytest.Item) -> str:
+    return "long" if item.get_closest_marker("long") else "daily"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,23 +48,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Results:
-    """What the reports said, and at the end one JSON list of it."""
+    """What the reports said, and at the end one JSON list of it; what the file held is kept."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._rows: dict[tuple[str, str], dict[str, str]] = {}
+        self._rows: dict[tuple[str, ...], dict[str, str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take in one phase (set-up, call, tear-down) of one test."""
-        test, _, _parameters = report.nodeid.partition("[")
         for name, shown in report.user_properties:
             if name == PROPERTY and isinstance(shown, list):
-                self._take(shown[0], test, report.outcome, shown[1])
+                self._take(report.nodeid, shown, report.outcome)
 
-    def _take(self, scenario: str, test: str, outcome: str, excluded: str) -> None:
+    def _take(self, nodeid: str, shown: list[str], outcome: str) -> None:
+        test, _, _parameters = nodeid.partition("[")
+        scenario, excluded, tier = shown
         row = self._rows.setdefault(
-            (scenario, test),
-            {"scenario": scenario, "test": test, "outcome": outcome, "excluded": excluded},
+            (scenario, test, tier),
+            {
+                "scenario": scenario,
+                "test": test,
+                "tier": tier,
+                "outcome": outcome,
+                "excluded": excluded,
+            },
         )
         row["outcome"] = max(row["outcome"], outcome, key=OUTCOMES.index)
 
@@ -67,10 +79,13 @@ class Results:
         """With --collect-only nothing runs: what is marked is listed, without an outcome."""
         if session.config.option.collectonly:
             for item in session.items:
-                for scenario in _ids_of(item):
-                    self._take(scenario, item.nodeid.partition("[")[0], "passed", "")
+                for name, shown in item.user_properties:
+                    if name == PROPERTY and isinstance(shown, list):
+                        self._take(item.nodeid, shown, NOT_RUN)
 
     def pytest_sessionfinish(self) -> None:
         """Write, also when tests failed."""
-        rows = [self._rows[key] for key in sorted(self._rows)]
+        before = json.loads(self._path.read_text()) if self._path.exists() else []
+        kept = {(row["scenario"], row["test"], row["tier"]): row for row in before} | self._rows
+        rows = [kept[key] for key in sorted(kept)]
         self._path.write_text(json.dumps(rows, indent=1) + "\n")
