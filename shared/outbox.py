@@ -47,9 +47,13 @@ NOTE_FAILURE = text("""
            quarantined_at = CASE WHEN :invalid THEN clock_timestamp() END
      WHERE id = :id AND take_token = :token""")
 
-# The transport failed, not the entries: they lose neither their turn nor a count.
+# The transport failed, not the entries: they lose neither their place in their brand's backlog,
+# nor their turn, nor a count.
 PUT_BACK = text("""
-    UPDATE chot.outbox SET next_send_at = clock_timestamp(), sends = sends - 1, take_token = NULL
+    UPDATE chot.outbox o
+       SET next_send_at = least(clock_timestamp(), (
+               SELECT j.available_at FROM chot.jobs j WHERE j.id = o.job_id)),
+           sends = sends - 1, take_token = NULL
      WHERE id = ANY(:ids) AND take_token = :token""")
 
 READ_DEPLOYMENT = text("SELECT deployment_id FROM chot.deployment")

@@ -106,14 +106,17 @@ _DUE = f"""
           SELECT j.state, j.fence, j.available_at, {CLAIMABLE} AS claimable
             FROM chot.jobs j WHERE j.id = o.job_id OFFSET 0) AS job ON true"""
 
+# A kind with a maximum is a lane of its own: what else its brand is served says nothing of it.
 _SHARES = """
     SELECT d.*, coalesce((w.weights ->> d.brand)::numeric, 1) AS weight,
-           coalesce((w.shares -> (d.priority || d.brand) ->> 0)::numeric, 0) AS deficit,
-           coalesce((w.shares -> (d.priority || d.brand) ->> 1)::numeric, 0) AS served,
+           coalesce((w.shares -> (d.priority || d.lane) ->> 0)::numeric, 0) AS deficit,
+           coalesce((w.shares -> (d.priority || d.lane) ->> 1)::numeric, 0) AS served,
            row_number() OVER (PARTITION BY d.queue, d.priority, d.brand, d.kind
                               ORDER BY d.next_send_at, d.id) AS of_kind
-      FROM due d JOIN windows w ON w.name = d.queue
-     WHERE d.ready"""
+      FROM (SELECT due.*, due.brand || coalesce(chr(31) || k.kind, '') AS lane
+              FROM due LEFT JOIN kind_room k ON k.queue = due.queue AND k.kind = due.kind
+             WHERE due.ready) AS d
+      JOIN windows w ON w.name = d.queue"""
 
 # A kind at its maximum takes no room; what it has left goes round the brands.
 _KIND_ROOM = """
@@ -127,22 +130,25 @@ _KIND_ROOM = """
       JOIN chot.kinds k ON k.name = h.kind
      WHERE k.max_running IS NOT NULL"""
 
-_ALLOWED = """
-    SELECT s.*, row_number() OVER (PARTITION BY s.queue, s.priority, s.brand
+_RISES = """greatest(0, floor((extract(epoch FROM statement_timestamp())
+                        - greatest(extract(epoch FROM next_send_at), served))
+                       / CAST(:ageing AS numeric)))"""
+# Its room, too, goes to who has risen: else the lower of one kind would wait for ever.
+_ALLOWED = f"""
+    SELECT s.*, row_number() OVER (PARTITION BY s.queue, s.priority, s.lane
                                    ORDER BY s.next_send_at, s.id) AS n
       FROM (SELECT shared.*, row_number() OVER (
-                       PARTITION BY shared.queue, shared.kind
-                       ORDER BY shared.priority DESC, shared.of_kind, shared.served) AS kind_turn
+                       PARTITION BY queue, kind
+                       ORDER BY least(9, priority + CASE WHEN of_kind = 1 THEN {_RISES}
+                                                         ELSE 0 END) DESC,
+                                of_kind, served) AS kind_turn
               FROM shared) AS s
       LEFT JOIN kind_room k ON k.queue = s.queue AND k.kind = s.kind
      WHERE k.room IS NULL OR s.kind_turn <= k.room"""
 
-_LEVELS = """
-    SELECT a.*, bool_or(a.rises > 0) OVER (PARTITION BY a.queue, a.priority, a.brand) AS has_aged
-      FROM (SELECT allowed.*, CASE WHEN n = 1 THEN greatest(0, floor(
-                       (extract(epoch FROM statement_timestamp())
-                        - greatest(extract(epoch FROM next_send_at), served))
-                       / CAST(:ageing AS numeric))) ELSE 0 END AS rises
+_LEVELS = f"""
+    SELECT a.*, bool_or(a.rises > 0) OVER (PARTITION BY a.queue, a.priority, a.lane) AS has_aged
+      FROM (SELECT allowed.*, CASE WHEN n = 1 THEN {_RISES} ELSE 0 END AS rises
               FROM allowed) AS a"""
 
 # The head that has risen is given, not charged; the others go in rounds of what their brand has.
@@ -155,23 +161,23 @@ _PLACES = """
     SELECT r.*, row_number() OVER (
                PARTITION BY r.queue
                ORDER BY least(9, r.priority + r.rises) DESC, r.rises > 0 DESC,
-                        r.rises DESC, r.round, r.brand, r.n) AS place
+                        r.rises DESC, r.round, r.lane, r.n) AS place
       FROM rounds r"""
 
 # What each lane that goes on waiting has left: topped up by the rounds begun, less what it had.
 _LEFT = """
-    SELECT b.queue, jsonb_object_agg(b.priority || b.brand, jsonb_build_array(
+    SELECT b.queue, jsonb_object_agg(b.priority || b.lane, jsonb_build_array(
                b.deficit + b.weight * coalesce(t.rounds, 0) - b.charged,
                CASE WHEN b.chosen > 0 THEN extract(epoch FROM statement_timestamp())
                     ELSE b.served END)) FILTER (WHERE b.waiting > b.chosen) AS shares
       FROM (SELECT s.*, coalesce(c.chosen, 0) AS chosen, coalesce(c.charged, 0) AS charged
-              FROM (SELECT queue, priority, brand, weight, deficit, served, count(*) AS waiting
+              FROM (SELECT queue, priority, lane, weight, deficit, served, count(*) AS waiting
                       FROM shared
-                     GROUP BY queue, priority, brand, weight, deficit, served) AS s
-              LEFT JOIN (SELECT queue, priority, brand, count(*) AS chosen,
+                     GROUP BY queue, priority, lane, weight, deficit, served) AS s
+              LEFT JOIN (SELECT queue, priority, lane, count(*) AS chosen,
                                 count(*) FILTER (WHERE rises = 0) AS charged
-                           FROM chosen GROUP BY queue, priority, brand) AS c
-                USING (queue, priority, brand)) AS b
+                           FROM chosen GROUP BY queue, priority, lane) AS c
+                USING (queue, priority, lane)) AS b
       LEFT JOIN (SELECT queue, priority, max(round) AS rounds
                    FROM chosen WHERE rises = 0 GROUP BY queue, priority) AS t
         ON t.queue = b.queue AND t.priority = b.priority
@@ -191,8 +197,8 @@ TAKE_DUE = text(f"""
           FROM open_queues q),
     lanes AS ({_LANES}),
     due AS MATERIALIZED ({_DUE}),
-    shared AS MATERIALIZED ({_SHARES}),
     kind_room AS MATERIALIZED ({_KIND_ROOM}),
+    shared AS MATERIALIZED ({_SHARES}),
     allowed AS ({_ALLOWED}),
     levels AS ({_LEVELS}),
     rounds AS ({_ROUNDS}),

@@ -47,7 +47,7 @@ BELOW_MAXIMUM = """NOT EXISTS (
                                      WHERE r.state = 'running' AND r.kind = j.kind
                                        AND r.id <> j.id))"""
 LOCK_MAXIMUM = text("""
-    SELECT FROM chot.kinds k
+    SELECT true FROM chot.kinds k
      WHERE k.name = (SELECT j.kind FROM chot.jobs j WHERE j.id = ANY(:ids))
        AND k.max_running IS NOT NULL FOR NO KEY UPDATE""")
 
@@ -88,6 +88,8 @@ def _claim_statement(lock: str, limit: str) -> TextClause:
 CLAIM_JOBS = _claim_statement("SKIP LOCKED", HAS_NO_MAXIMUM)
 # One job alone waits for whoever holds it, up to the lock timeout, and then judges it anew.
 CLAIM_ONE = _claim_statement("", BELOW_MAXIMUM)
+# Who holds the lock of a whole kind waits for no job: one frozen row must not hold all others.
+CLAIM_LIMITED = _claim_statement("SKIP LOCKED", BELOW_MAXIMUM)
 
 FIND_CLAIMS = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
@@ -161,8 +163,8 @@ async def _claim_one(
         await set_limits(
             conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
         )
-        await conn.execute(LOCK_MAXIMUM, {"ids": binds["ids"]})
-        rows = (await conn.execute(CLAIM_ONE, binds)).all()
+        limited = (await conn.execute(LOCK_MAXIMUM, {"ids": binds["ids"]})).first() is not None
+        rows = (await conn.execute(CLAIM_LIMITED if limited else CLAIM_ONE, binds)).all()
         await conn.commit()
     return rows
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import EVERYTHING, IN_SCOPE, Scope
@@ -121,30 +121,49 @@ async def list_jobs(
     """
     scoped = {name: value for name, value in scope.binds().items() if value is not None}
     names = (*filters, *scoped)
-    looked = f"""
-        SELECT j.* FROM chot.jobs j WHERE {_indexed(filters, names)}
-         ORDER BY j.id DESC LIMIT {LOOKED_AT}"""
+    binds = filters | scoped | {"most": limit + 1}
     where = " AND ".join(FILTERS[name] for name in names) or "true"
-    statement = text(f"""
+    indexed = _indexed(filters, names)
+    looked = f"SELECT * FROM chot.jobs j WHERE {indexed} ORDER BY j.id DESC LIMIT {LOOKED_AT}"
+    await conn.execute(PLAN_EACH)
+    rows = (await conn.execute(_page(looked, where), binds)).mappings().all()
+    if len(rows) <= limit:
+        # Where the look ends, then all that lies before it, as a new look: what leaves the table
+        # between two looks must not make the second one reach further than the first.
+        # uuid has no min() before PostgreSQL 18.
+        edge = await conn.scalar(
+            text(f"""
+                SELECT min(j.id::text COLLATE "C")::uuid FROM ({looked}) AS j
+                HAVING count(*) = {LOOKED_AT}"""),
+            filters | scoped,
+        )
+        within = f"SELECT * FROM chot.jobs j WHERE {indexed}"
+        if edge is not None:
+            within, binds = f"{within} AND j.id >= :edge", binds | {"edge": edge}
+        rows = (await conn.execute(_page(within, where), binds)).mappings().all()
+        if len(rows) <= limit:
+            return JobList(list(rows), edge)
+    return JobList(list(rows[:limit]), rows[limit - 1]["id"])
+
+
+def _page(looked: str, where: str) -> TextClause:
+    return text(f"""
         SELECT j.*, NULL AS payload, NULL AS result, o.error,
                extract(epoch FROM j.available_at - clock_timestamp())::double precision AS due_in
           FROM (SELECT * FROM ({looked}) AS j WHERE {where} ORDER BY j.id DESC LIMIT :most) AS j
           LEFT JOIN chot.job_outputs o ON o.job_id = j.id ORDER BY j.id DESC""")
-    binds = filters | scoped
-    await conn.execute(PLAN_EACH)
-    rows = (await conn.execute(statement, binds | {"most": limit + 1})).mappings().all()
-    if len(rows) > limit:
-        return JobList(list(rows[:limit]), rows[limit - 1]["id"])
-    # uuid has no min() before PostgreSQL 18.
-    edge = text(f"""
-        SELECT min(j.id::text COLLATE "C")::uuid FROM ({looked}) AS j
-        HAVING count(*) = {LOOKED_AT}""")
-    return JobList(list(rows), await conn.scalar(edge, binds))
 
 
 def _indexed(filters: dict[str, Any], names: Sequence[str]) -> str:
-    """The part of the filter that an index answers in the order of ids: exactly one of them."""
+    """The part of the filter that an index answers in the order of ids: exactly one of them.
+
+    A scope comes first and whole: where a page ends must not tell of jobs that lie outside.
+    """
     parts = [FILTERS["before"]] if "before" in filters else []
+    if "scope_company" in names:
+        return " AND ".join(
+            [*parts, *(FILTERS[name] for name in names if name.startswith("scope_"))]
+        )
     company = next((name for name in ("company", "scope_company") if name in names), None)
     if filters.get("state") in INDEXED_STATES:
         parts.append(f"j.state = '{filters['state']}'")
