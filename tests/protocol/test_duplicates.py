@@ -21,11 +21,13 @@ from tests.factories import (
     execute,
     fetch,
     job_row,
+    offer_slots,
     scalar,
     submitted,
 )
 from tests.protocol.exits import TERMINAL_EXITS, claimed_for, leave
 from tests.protocol.sessions import driver_session, until_waiting
+from tests.protocol.test_publishing import backlog, ids, publish
 from tests.services import Database
 from worker.claim import claim_jobs, read_input
 from worker.fence import fenced_transaction
@@ -225,6 +227,34 @@ async def test_an_earlier_due_time_is_merged_with_a_message_of_its_own(
     due = "SELECT count(*) FROM chot.outbox WHERE job_id = :i AND next_send_at <= clock_timestamp()"
     assert await scalar(probes, due, i=first.job_id) == 1
     assert len(await claim_jobs(autocommit(probes), claimant(), [first.job_id])) == 1
+
+
+async def test_a_merge_that_raises_the_priority_moves_the_message(probes: AsyncEngine) -> None:
+    """Else the job would be urgent, and what fetches it wait behind the whole backlog."""
+
+    async def put(priority: int, **due: Any) -> Accepted:
+        async with probes.begin() as conn:
+            job = Submit(
+                kind="probe.merge",
+                company="ACME",
+                brand="RED",
+                priority=priority,
+                payload={"number": 987654},
+                **due,
+            )
+            return await enqueue(conn, job)
+
+    await offer_slots(probes, 4)
+    first = await put(0)
+    await backlog(probes, 100, priority=5)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    for priority in (9, 9, 3):
+        again = await put(priority, run_at=later)
+        assert (again.duplicate, again.job_id) == ("merged", first.job_id)
+    staged = "SELECT priority FROM chot.outbox WHERE job_id = :i ORDER BY id"
+    rows = await fetch(probes, staged, i=first.job_id)
+    assert [row.priority for row in rows] == [0, 9], "once for each time that it is raised"
+    assert first.job_id in ids(await publish(probes))
 
 
 async def test_thirty_merges_at_once_all_arrive(probes: AsyncEngine, database: Database) -> None:

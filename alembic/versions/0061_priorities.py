@@ -1,0 +1,43 @@
+"""A merge that raises a job's priority moves its message, too."""
+
+from alembic import op
+
+revision = "0061_priorities"
+down_revision = "0060_publishing"
+branch_labels = None
+depends_on = None
+
+ENQUEUE = """chot.enqueue(text, text, text, jsonb, timestamptz, integer, integer, text, text,
+                integer)"""
+# What the message says is read from the job: two merges at once may each have raised half of it.
+MOVED_BY_DUE_TIME = ("IF due < twin.available_at THEN", "twin.priority, due);")
+MOVED_BY_EITHER = (
+    "IF due < twin.available_at OR enqueue.priority > twin.priority THEN",
+    """(SELECT j.priority FROM chot.jobs AS j WHERE j.id = twin.id),
+                                    (SELECT j.available_at FROM chot.jobs AS j
+                                      WHERE j.id = twin.id));""",
+)
+
+
+def upgrade() -> None:
+    op.execute("SET LOCAL lock_timeout = '800ms'")
+    for old, new in zip(MOVED_BY_DUE_TIME, MOVED_BY_EITHER, strict=True):
+        _replace_in_enqueue(old, new)
+
+
+def _replace_in_enqueue(old: str, new: str) -> None:
+    op.execute(f"""
+        DO $do$
+        DECLARE was text := pg_get_functiondef('{ENQUEUE}'::regprocedure);
+        BEGIN
+            IF strpos(was, $part${old}$part$) = 0 THEN
+                RAISE EXCEPTION 'chot.enqueue is not the one that 0009 made';
+            END IF;
+            EXECUTE replace(was, $part${old}$part$, $part${new}$part$);
+        END $do$""")
+
+
+def downgrade() -> None:
+    op.execute("SET LOCAL lock_timeout = '800ms'")
+    for old, new in zip(MOVED_BY_EITHER, MOVED_BY_DUE_TIME, strict=True):
+        _replace_in_enqueue(old, new)
