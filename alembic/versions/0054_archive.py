@@ -90,6 +90,16 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '800ms'")
+    # Locked first: a worker may be moving a batch of jobs at this very moment.
+    op.execute("LOCK TABLE chot.archived_jobs IN ACCESS EXCLUSIVE MODE")
+    op.execute("""
+        DO $$ BEGIN
+            IF EXISTS (SELECT FROM chot.archived_jobs) THEN
+                RAISE EXCEPTION 'chot.archived_jobs has jobs that are kept nowhere else'
+                    USING HINT = 'Set CHOT_ARCHIVE_AFTER_DAYS=0, copy what is to be kept, empty it '
+                                 'as its owner, then downgrade again.';
+            END IF;
+        END $$""")
     op.execute("DROP FUNCTION chot.remove_archived_jobs(interval, integer)")
     op.execute("DROP FUNCTION chot.archive_jobs(uuid, interval, integer)")
     op.execute("DROP TABLE chot.archived_jobs")

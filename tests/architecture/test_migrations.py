@@ -81,6 +81,23 @@ async def test_up_down_and_up_again_gives_the_same_schema(empty_database: Databa
     assert await contents(empty_database) == first
 
 
+async def test_a_downgrade_destroys_no_archived_job(empty_database: Database) -> None:
+    """The archive holds what is kept nowhere else: it must be emptied on purpose."""
+    assert chot_migrate(empty_database).returncode == 0
+    connection = await asyncpg.connect(empty_database.superuser_url)
+    await connection.execute("""
+        INSERT INTO chot.archived_jobs (id, finished_at, job, attempts)
+        VALUES (gen_random_uuid(), clock_timestamp(), '{}', '[]')""")
+    down = chot_migrate(empty_database, "--to", "0053_ending_totals")
+    assert down.returncode != 0
+    assert "chot.archived_jobs has jobs that are kept nowhere else" in down.stdout + down.stderr
+    assert await connection.fetchval("SELECT count(*) FROM chot.archived_jobs") == 1
+    await connection.execute("DELETE FROM chot.archived_jobs")
+    await connection.close()
+    down = chot_migrate(empty_database, "--to", "0053_ending_totals")
+    assert down.returncode == 0, down.stderr
+
+
 async def test_the_declared_tables_are_those_of_the_database(database: Database) -> None:
     """`alembic check` finds no difference, and would find a column that is gone."""
     checked = chot_migrate(database, "--check")
