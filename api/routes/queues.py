@@ -1,7 +1,11 @@
 """Queues and workers: depth, age, who runs what; pause and resume."""
 
+from datetime import datetime
+from typing import Any
+
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
+from sqlalchemy import RowMapping
 
 from api.bodies import show_instant
 from api.dependencies import Ready, Who
@@ -134,12 +138,13 @@ async def workers(resources: Ready, who: Who) -> Response:
     """Show every worker: where it is, what it knows, its slots, and which jobs it runs."""
     async with resources.reading() as conn:
         rows = await list_workers(conn, scope=who.scope)
-    body = [
-        dict(row)
-        | {
-            "started_at": show_instant(row["started_at"]),
-            "seen_at": show_instant(row["seen_at"]),
-        }
-        for row in rows
+    return json_response({"workers": [_worker_view(row) for row in rows]})
+
+
+def _worker_view(row: RowMapping) -> dict[str, Any]:
+    running = [
+        job | {"started_at": show_instant(datetime.fromisoformat(job["started_at"]))}
+        for job in row["running"]
     ]
-    return json_response({"workers": body})
+    instants = {name: show_instant(row[name]) for name in ("started_at", "seen_at")}
+    return dict(row) | instants | {"running": running}

@@ -20,9 +20,17 @@ READ_SIGNS = text("""
            (SELECT count(*) FROM chot.dead_messages) AS dead_messages,
            (SELECT count(*) FROM chot.outbox WHERE quarantined_at IS NOT NULL)
                AS quarantined_messages,
-           (SELECT count(*) FROM chot.outbox WHERE quarantined_at IS NULL
-               AND next_send_at < clock_timestamp() - interval '1 minute')
+           (SELECT count(*) FROM chot.outbox o
+             WHERE o.quarantined_at IS NULL
+               AND o.next_send_at < clock_timestamp() - interval '1 minute'
+               AND NOT EXISTS (SELECT FROM chot.queues q WHERE q.name = o.queue AND q.paused)
+               AND NOT EXISTS (SELECT FROM chot.published p WHERE p.queue = o.queue)
+               AND NOT EXISTS (SELECT FROM chot.kinds k
+                                WHERE k.name = o.kind AND k.max_running IS NOT NULL))
                AS overdue_messages,
+           (SELECT count(*) FROM chot.queues q WHERE q.paused
+               AND EXISTS (SELECT FROM chot.jobs j WHERE j.queue = q.name AND j.state = 'pending'))
+               AS paused_queues,
            (SELECT count(*) FROM chot.queues q WHERE NOT q.paused
                AND EXISTS (SELECT FROM chot.jobs j WHERE j.queue = q.name AND j.state = 'pending')
                AND NOT EXISTS (SELECT FROM chot.worker_queues w JOIN chot.workers USING (worker_id)
@@ -35,6 +43,7 @@ SIGNS = {
     "dead_messages": ("dead messages", "`chot dead-letters` shows them"),
     "quarantined_messages": ("messages that SQS refused for good", "see last_error in chot.outbox"),
     "overdue_messages": ("messages overdue by a minute", "is SQS, is an api or worker there?"),
+    "paused_queues": ("paused queues with jobs", "POST /v1/queues/{queue}/resume starts them"),
     "unserved_queues": ("queues with jobs and no live worker", "start a worker for them"),
     "movements_seen": ("movements seen", ""),
     "movements_made_visible": ("movements made visible", ""),

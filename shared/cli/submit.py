@@ -18,6 +18,7 @@ DUPLICATES = {
     "merged": "the same work was pending: merged into that job",
     "follow_up": "the same work is running: this payload follows when it has ended",
 }
+UNKNOWN_MEMBER = "Extra inputs are not permitted"
 
 
 @click.command()
@@ -97,7 +98,11 @@ def _send(api: Api, body: str, key: str, words: tuple[str, ...]) -> Answer:
 def _text_for_json(failure: Failure, words: tuple[str, ...]) -> str:
     """Advice for who wrote count=5, which is text, where the kind wants a number."""
     errors = (failure.problem or {}).get("errors") or []
-    refused = {str(error.get("field")) for error in errors if isinstance(error, dict)}
+    refused = {
+        str(error.get("field"))
+        for error in errors
+        if isinstance(error, dict) and error.get("rule") != UNKNOWN_MEMBER
+    }
     for word in words:
         name, _, value = word.partition("=")
         if f"payload.{name}" in refused and _is_json_of_another_type(value):

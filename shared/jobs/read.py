@@ -90,6 +90,7 @@ FILTERS = {
     # Spelled out, not IN_SCOPE: each set of filters is a statement with a plan of its own.
     "scope_company": "j.company = :scope_company",
     "scope_brands": "j.brand = ANY(CAST(:scope_brands AS text[]))",
+    "scope_brand": "j.brand = :scope_brand",
 }
 # By id, each of them: a partial index is found only by a state that is spelled out.
 INDEXED_STATES = {"running", "dead", "cancelled"}
@@ -120,6 +121,10 @@ async def list_jobs(
     transaction.
     """
     scoped = {name: value for name, value in scope.binds().items() if value is not None}
+    if scope.brands is not None and len(scope.brands) == 1:
+        # Of one brand an index has the ids in order; of a list of brands, whatever is in it, not.
+        del scoped["scope_brands"]
+        scoped["scope_brand"] = scope.brands[0]
     names = (*filters, *scoped)
     binds = filters | scoped | {"most": limit + 1}
     where = " AND ".join(FILTERS[name] for name in names) or "true"

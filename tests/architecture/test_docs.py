@@ -96,7 +96,7 @@ def test_every_target_that_anybody_is_told_of_has_something_to_do() -> None:
     told |= {name for page in pages for name in re.findall(r"`make ([\w-]+)", page.read_text())}
     assert told >= {"demo", "test", "faults"}
     with_recipe = set(re.findall(r"^([\w-]+):.*\n\t", makefile, re.MULTILINE))
-    assert told <= with_recipe
+    assert told <= with_recipe | {"venv"}  # what it makes is a file of its own
 
 
 def test_the_guarantees_name_every_rule_of_the_design() -> None:

@@ -10,8 +10,10 @@ import pytest
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from shared.access import Scope
 from shared.database import open_engine
 from shared.jobs.cancel import CANCEL_JOB
+from shared.jobs.read import list_jobs
 from shared.jobs.redrive import READ_REDRIVABLE, REDRIVE_JOB
 from shared.outbox import DELETE_SENT, SECONDS_TO_NEXT
 from shared.publishing import LEAVE_WINDOW, PER_SLOT, TAKE_DUE, take
@@ -204,3 +206,29 @@ async def test_a_take_reads_the_heads_of_a_backlog_only(
             before = await conn.scalar(ROWS_READ)
             assert len((await take(conn, uuid4())).rows) == room
             assert await conn.scalar(ROWS_READ) - before < most
+
+
+# A big brand, and two whose jobs are the oldest of their company.
+OF_BRANDS = """
+    INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts, available_at,
+           fingerprint, on_duplicate, payload_version, principal, deployment_id)
+    SELECT chot.uuid7(), 'probe.write', 'ACME',
+           CASE WHEN n <= 20 THEN 'T' || n % 2 ELSE 'BIG' END, 'default', 5, 5,
+           clock_timestamp(), sha256(CAST(CAST(n AS text) AS bytea)), 'join', 1, 'test',
+           gen_random_uuid()
+      FROM generate_series(1, 10000) AS n ORDER BY n"""
+
+
+@pytest.mark.parametrize("brands", [("T0",), ("T0", "T1")])
+async def test_the_list_of_a_small_brand_reads_its_jobs_only(
+    owner_engine: AsyncEngine, brands: tuple[str, ...]
+) -> None:
+    """Not those of its whole company, page by page, to find the few that it may see."""
+    async with owner_engine.begin() as conn:
+        await conn.execute(text(OF_BRANDS))
+        await conn.execute(text("ANALYZE chot.jobs"))
+    async with owner_engine.begin() as conn:
+        before = await conn.scalar(ROWS_READ)
+        page = await list_jobs(conn, {}, limit=50, scope=Scope(company="ACME", brands=brands))
+        assert (len(page.rows), page.next_before) == (10 * len(brands), None)
+        assert await conn.scalar(ROWS_READ) - before < 10 * len(brands) * 10

@@ -101,28 +101,29 @@ async def test_a_second_signal_releases_at_once(probes: AsyncEngine, fleet: Flee
     assert (row.state, row.interruptions, row.attempt) == ("pending", 1, 1)
 
 
-@pytest.mark.long
+@pytest.mark.parametrize("deploys", [3, pytest.param(6, marks=pytest.mark.long)])
 @pytest.mark.scenario("F14")
-async def test_six_deploys_use_up_no_attempt(
-    probes: AsyncEngine, fleet: Fleet, sqs: Any, sqs_proxy: SqsProxy
+async def test_deploys_use_up_no_attempt(
+    probes: AsyncEngine, fleet: Fleet, sqs: Any, sqs_proxy: SqsProxy, deploys: int
 ) -> None:
-    """Six handovers of a job with two attempts: interruptions are not failures, and each release
-    sends a message of its own, so that no message's receives grow. The redrive count itself is
-    checked at start-up.
+    """More handovers than the job has attempts (two): interruptions are not failures, and each
+    release sends a message of its own, so that no message's receives grow. The redrive count
+    itself is checked at start-up.
     """
-    workers = [fleet.worker() for _ in range(7)]
+    workers = [fleet.worker() for _ in range(deploys + 1)]
     await working(*workers, seconds=60)
-    job_id = await limited_job(probes, "probe.write", 2, chunks=120, seconds=0.2)
-    for restart in range(1, 7):
+    chunks = 20 * deploys
+    job_id = await limited_job(probes, "probe.write", 2, chunks=chunks, seconds=0.2)
+    for restart in range(1, deploys + 1):
         row = await fenced(probes, job_id, restart)
         await checkpointed(probes, job_id, row.checkpoint_no + 2)
         holder = next(each for each in workers if f"-{each.pid}-" in row.worker_id)
         holder.send(signal.SIGTERM)
         assert await exited(holder) == 0
     row = await reached(probes, job_id, "succeeded", seconds=60)
-    assert (row.interruptions, row.lost_leases) == (6, 0)
+    assert (row.interruptions, row.lost_leases) == (deploys, 0)
     assert row.attempt - row.interruptions == 1
-    assert [chunk for chunk, _ in await effects(probes, job_id)] == list(range(120))
-    assert sqs_proxy.accepted_entries == 7, "sent at first and with each release"
+    assert [chunk for chunk, _ in await effects(probes, job_id)] == list(range(chunks))
+    assert sqs_proxy.accepted_entries == deploys + 1, "sent at first and with each release"
     dead = sqs.get_queue_url(QueueName=f"{fleet.prefix}-default-dead")["QueueUrl"]
     assert queued(sqs, dead) == (0, 0)

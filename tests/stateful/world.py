@@ -14,14 +14,15 @@ from sqlalchemy.util import await_only
 
 from shared.database import open_engine
 from shared.sqs import EntryFailure, Outgoing, SendResult, SqsClient
-from tests.factories import TIMING, autocommit, prepare_probes
+from tests.factories import TIMING, autocommit, offer_slots, prepare_probes
 from tests.services import Database, seed_company
 
 LOCK_MS = 40
 QUICK = replace(TIMING, lock_timeout=LOCK_MS / 1000)
 CLEAN = """
     DELETE FROM chot.jobs; DELETE FROM chot.job_payloads; DELETE FROM chot.job_outputs;
-    DELETE FROM chot.attempts; DELETE FROM chot.outbox; DELETE FROM probe.effects;
+    DELETE FROM chot.attempts; DELETE FROM chot.outbox; DELETE FROM chot.published;
+    DELETE FROM probe.effects;
     UPDATE chot.queues SET alone_worker = NULL, alone_until = NULL"""
 T = TypeVar("T")
 
@@ -81,6 +82,8 @@ class World:
         )
         self.engine = open_engine(database.app_url, pool_size=12)
         self.auto = autocommit(self.engine)
+        # The relay's window is as wide as any step needs: tests/protocol/test_publishing.py has it.
+        await offer_slots(self.engine, 1_000)
         self.lossy = self._lossy(database)
 
     def _lossy(self, database: Database) -> AsyncEngine:
