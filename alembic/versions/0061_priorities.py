@@ -1,4 +1,6 @@
-"""A merge that raises a job's priority moves its message, too."""
+"""A merge that raises a job's priority moves its message, too; old jobs leave the archive by when
+they ended.
+"""
 
 from alembic import op
 
@@ -23,6 +25,10 @@ def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '800ms'")
     for old, new in zip(MOVED_BY_DUE_TIME, MOVED_BY_EITHER, strict=True):
         _replace_in_enqueue(old, new)
+    _remove_archived("""
+            WITH old AS (
+                SELECT id FROM chot.archived_jobs WHERE finished_at < before
+                 ORDER BY finished_at LIMIT remove_archived_jobs.most)""")
 
 
 def _replace_in_enqueue(old: str, new: str) -> None:
@@ -37,7 +43,28 @@ def _replace_in_enqueue(old: str, new: str) -> None:
         END $do$""")
 
 
+def _remove_archived(old: str) -> None:
+    # In a variable: a clock that may change within the statement could not go by an index.
+    op.execute(f"""
+        CREATE OR REPLACE FUNCTION chot.remove_archived_jobs(age interval, most integer)
+        RETURNS integer LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+        SET search_path = pg_catalog, pg_temp AS $$
+        DECLARE
+            removed integer;
+            before timestamptz := clock_timestamp() - remove_archived_jobs.age;
+        BEGIN{old}
+            DELETE FROM chot.archived_jobs a USING old WHERE a.id = old.id;
+            GET DIAGNOSTICS removed = ROW_COUNT;
+            RETURN removed;
+        END $$""")
+
+
 def downgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '800ms'")
+    _remove_archived("""
+            WITH old AS (
+                SELECT o.id FROM (SELECT id, finished_at FROM chot.archived_jobs
+                                   ORDER BY id LIMIT remove_archived_jobs.most) AS o
+                 WHERE o.finished_at < before)""")
     for old, new in zip(MOVED_BY_EITHER, MOVED_BY_DUE_TIME, strict=True):
         _replace_in_enqueue(old, new)

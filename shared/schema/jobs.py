@@ -333,3 +333,4 @@ archived_jobs = Table(
     Column("attempts", JSONB, nullable=False),
     schema="chot",
 )
+Index("archived_jobs_finished_idx", archived_jobs.c.finished_at)

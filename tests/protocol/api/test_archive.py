@@ -167,3 +167,21 @@ async def test_a_walk_goes_on_where_it_stopped_and_passes_what_stays(
     assert await scalar(engine, count) == 2 * BATCH + 1
     await archive(engine, keep=35)
     assert await scalar(engine, count) == 0
+
+
+async def test_young_ones_at_the_head_do_not_stop_the_removal(
+    engine: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """A batch of jobs was submitted first and ended last: all that is old goes before they do."""
+    await execute(
+        owner_engine,
+        """INSERT INTO chot.archived_jobs (id, finished_at, job, attempts)
+           SELECT chot.uuid7(), clock_timestamp() - make_interval(
+                      days => CASE WHEN n <= :most THEN 1 ELSE 400 END), '{}', '[]'
+             FROM generate_series(1, 3 * :most) AS n ORDER BY n""",
+        most=BATCH,
+    )
+    await archive(engine, keep=365)
+    left = "SELECT count(*) FILTER (WHERE finished_at > clock_timestamp() - interval '2 days')"
+    assert await scalar(engine, f"{left} FROM chot.archived_jobs") == BATCH
+    assert await scalar(engine, "SELECT count(*) FROM chot.archived_jobs") == BATCH
