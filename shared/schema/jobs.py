@@ -168,6 +168,7 @@ Index("jobs_running_idx", jobs.c.id, postgresql_where=text("state = 'running'"))
 Index("jobs_dead_idx", jobs.c.id, postgresql_where=text("state = 'dead'"))
 Index("jobs_cleanup_idx", jobs.c.id, postgresql_where=text("cleanup_due"))
 Index("jobs_company_idx", jobs.c.company, jobs.c.id)
+Index("jobs_brand_idx", jobs.c.company, jobs.c.brand, jobs.c.id)
 
 job_payloads = Table(
     "job_payloads",
