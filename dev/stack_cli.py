@@ -143,7 +143,7 @@ In another terminal:
   export CHOT_API_URL={about["api_url"]} CHOT_TOKEN={about["token"]}
   chot list
 
-For `chot config`, and for `chot doctor`, `chot migrate` and psql as the database's owner:
+For `chot config`, and as the database's owner for `chot keys`, `chot doctor`, `chot migrate`, psql:
   export CHOT_DATABASE_URL={about["app_database_url"]}
   export CHOT_MIGRATE_DATABASE_URL={about["database_url"]}
   psql "$CHOT_MIGRATE_DATABASE_URL"

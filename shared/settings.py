@@ -163,8 +163,8 @@ def load_migrate_url() -> str:
     url = settings.migrate_database_url or settings.database_url
     if url is None:
         raise ConfigRefused(
-            "CHOT_MIGRATE_DATABASE_URL is not set: migrate and doctor need PostgreSQL as its "
-            "owner, e.g. postgresql://postgres@localhost:5432/chot"
+            "CHOT_MIGRATE_DATABASE_URL is not set: migrate, keys and doctor need PostgreSQL as "
+            "its owner, e.g. postgresql://postgres@localhost:5432/chot"
         )
     return url.get_secret_value()
 

@@ -29,6 +29,7 @@ from shared.settings import load_migrate_url
 HOME = Path(__file__).parents[2]
 # lock_not_available, deadlock_detected: others were there first.
 GIVEN_UP = frozenset({"55P03", "40P01"})
+NOT_PERMITTED = "42501"
 PATIENCE_SECONDS = 300.0
 RETRY_SECONDS = 1.0
 
@@ -187,6 +188,12 @@ def _failure_of(error: DBAPIError | OSError) -> Failure:
             f"no answer from PostgreSQL: {cause}\n"
             "CHOT_MIGRATE_DATABASE_URL says where to look; nothing was changed.",
             code=Exit.UNAVAILABLE,
+        )
+    if sqlstate_of(error) == NOT_PERMITTED:
+        return Failure(
+            f"PostgreSQL refused: {cause}\nThe login of CHOT_MIGRATE_DATABASE_URL must be the "
+            "database's owner or a superuser.",
+            code=Exit.REFUSED,
         )
     return Failure(
         f"PostgreSQL refused: {cause}\nThe revision it stopped at was rolled back; the ones "
