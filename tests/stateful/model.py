@@ -209,14 +209,16 @@ class Model:
     def relay(self, how: str) -> list[Job]:
         """The relay has passed; the jobs it sent. Stale messages are dropped in any case.
 
-        A batch that breaks stays due, one that is refused waits.
+        A batch that breaks stays due, one that is refused waits, as does a job that is not due.
         """
         sent = []
         for job in self.jobs:
             later: list[bool] = [due for due in job.messages if not due]
             if job.state != "pending":
                 job.messages = later
-            elif job.due and len(later) < len(job.messages):
+            elif not job.due:
+                job.messages = [False] * len(job.messages)
+            elif len(later) < len(job.messages):
                 sent.append(job)
                 if how == "takes":
                     job.messages, job.publishes = later, job.publishes + 1
