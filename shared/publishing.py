@@ -18,7 +18,7 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.jobs.states import CLAIMABLE
+from shared.jobs.states import CLAIMABLE, HOLDS_A_PLACE
 
 TAKE = 100
 FIRST_RESEND_SECONDS = 5
@@ -119,10 +119,12 @@ _SHARES = """
       JOIN windows w ON w.name = d.queue"""
 
 # A kind at its maximum takes no room; what it has left goes round the brands.
-_KIND_ROOM = """
+_KIND_ROOM = f"""
     SELECT k.name AS kind, h.queue,
            k.max_running - h.held
-         - (SELECT count(*) FROM chot.jobs r WHERE r.state = 'running' AND r.kind = k.name) AS room
+         - (SELECT count(*) FROM chot.jobs r WHERE r.state = 'running' AND r.kind = k.name)
+         - (SELECT count(*) FROM chot.queues aq
+             WHERE aq.alone_kind = k.name AND {HOLDS_A_PLACE}) AS room
       FROM (SELECT l.queue, l.kind,
                    (SELECT count(*) FROM held WHERE held.counts AND held.queue = l.queue
                        AND held.kind = l.kind) AS held

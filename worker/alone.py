@@ -13,6 +13,7 @@ from shared.types import JobId, WorkerId
 RESERVE_ALONE = text("""
     UPDATE chot.queues
        SET alone_worker = :worker_id,
+           alone_kind = (SELECT j.kind FROM chot.jobs j WHERE j.id = :job_id),
            alone_until = clock_timestamp() + make_interval(secs => :lease)
      WHERE name = :queue
        AND (alone_until IS NULL OR alone_until <= clock_timestamp()
@@ -20,7 +21,7 @@ RESERVE_ALONE = text("""
 # The reservation stood for the job's message; a job that was not run after all gets another.
 FREE_ALONE = text("""
     WITH freed AS (
-        UPDATE chot.queues SET alone_worker = NULL, alone_until = NULL
+        UPDATE chot.queues SET alone_worker = NULL, alone_kind = NULL, alone_until = NULL
          WHERE name = :queue AND alone_worker = :worker_id)
     INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
     SELECT j.id, j.queue, j.kind, j.brand, j.trace, j.priority, j.available_at
@@ -30,10 +31,13 @@ FREE_ALONE = text("""
 
 
 async def reserve_alone(
-    conn: AsyncConnection, queue: str, worker_id: WorkerId, lease_seconds: float
+    conn: AsyncConnection, queue: str, worker_id: WorkerId, job_id: JobId, lease_seconds: float
 ) -> bool:
-    """Reserve the queue's one place for a job that runs alone; False while another holds it."""
-    binds = {"queue": queue, "worker_id": worker_id, "lease": lease_seconds}
+    """Reserve the queue's one place for a job that runs alone; False while another holds it.
+
+    With it goes a place of the job's kind, where no more than a maximum of that kind may run.
+    """
+    binds = {"queue": queue, "worker_id": worker_id, "job_id": job_id, "lease": lease_seconds}
     return bool((await conn.execute(RESERVE_ALONE, binds)).rowcount)
 
 

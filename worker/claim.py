@@ -15,6 +15,7 @@ from shared.jobs.states import (
     ATTEMPTS_LEFT_AFTER_LOSS,
     CHARGED,
     CLAIMABLE,
+    HOLDS_A_PLACE,
     LOST_LEASES,
     RUNS_ALONE_AFTER,
 )
@@ -40,12 +41,15 @@ MAY_BE_CLAIMED = f"""
 # two claims would not see each other.
 HAS_NO_MAXIMUM = """NOT EXISTS (
            SELECT FROM chot.kinds k WHERE k.name = j.kind AND k.max_running IS NOT NULL)"""
-BELOW_MAXIMUM = """NOT EXISTS (
+BELOW_MAXIMUM = f"""NOT EXISTS (
            SELECT FROM chot.kinds k
             WHERE k.name = j.kind
               AND k.max_running <= (SELECT count(*) FROM chot.jobs r
                                      WHERE r.state = 'running' AND r.kind = j.kind
-                                       AND r.id <> j.id))"""
+                                       AND r.id <> j.id)
+                                   + (SELECT count(*) FROM chot.queues aq
+                                       WHERE aq.alone_kind = k.name AND {HOLDS_A_PLACE}
+                                         AND aq.alone_worker <> :worker_id))"""
 LOCK_MAXIMUM = text("""
     SELECT true FROM chot.kinds k
      WHERE k.name = (SELECT j.kind FROM chot.jobs j WHERE j.id = ANY(:ids))

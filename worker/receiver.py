@@ -188,7 +188,7 @@ class Receiver:
     async def _settle(self, missed: dict[JobId, Delivery], received_at: float) -> None:
         async with self._engine.connect() as conn:
             await leave_window(conn, self.queue, list(missed))
-            rows = await read_missed(conn, list(missed))
+            rows = await read_missed(conn, list(missed), self._claimant.worker_id)
         put_off: dict[Delivery, int] = {}
         for job_id, delivery in missed.items():
             settlement = settle(delivery, rows.get(job_id), self._claimant)

@@ -341,8 +341,9 @@ class Worker:
         reserved = False
         try:
             async with self._runner.engines.auto.connect() as conn:
-                lease = self._timing.lease
-                reserved = await reserve_alone(conn, receiver.queue, self._worker_id, lease)
+                reserved = await reserve_alone(
+                    conn, receiver.queue, self._worker_id, job_id, self._timing.lease
+                )
         finally:
             if not reserved:
                 self._alone = None

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.jobs.states import CLAIMABLE, LOST_LEASES, RUNS_ALONE_AFTER
 from shared.sqs import Delivery
-from shared.types import JobId
+from shared.types import JobId, WorkerId
 from worker.claim import BELOW_MAXIMUM, Claimant
 
 MISSES = 3
@@ -74,9 +74,15 @@ class Bury:
 Settlement = Delete | PutOff | ClaimAgain | StageAgain | RunAlone | Bury
 
 
-async def read_missed(conn: AsyncConnection, ids: list[JobId]) -> Mapping[JobId, Any]:
-    """The missed jobs as they are now, archived ones included: a message may be older."""
-    return {row.id: row for row in await conn.execute(READ_MISSED, {"ids": ids})}
+async def read_missed(
+    conn: AsyncConnection, ids: list[JobId], worker_id: WorkerId
+) -> Mapping[JobId, Any]:
+    """The missed jobs as they are now, archived ones included: a message may be older.
+
+    What runs is judged for this worker: a place that it has reserved itself is not taken.
+    """
+    binds = {"ids": ids, "worker_id": worker_id}
+    return {row.id: row for row in await conn.execute(READ_MISSED, binds)}
 
 
 # The relay sends it when the kind has room; one message that waits is enough.

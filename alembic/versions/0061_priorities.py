@@ -1,5 +1,5 @@
 """A merge that raises a job's priority moves its message, too; old jobs leave the archive by when
-they ended.
+they ended; what is reserved for a job that runs alone says of which kind the job is.
 """
 
 from alembic import op
@@ -29,6 +29,7 @@ def upgrade() -> None:
             WITH old AS (
                 SELECT id FROM chot.archived_jobs WHERE finished_at < before
                  ORDER BY finished_at LIMIT remove_archived_jobs.most)""")
+    op.execute("ALTER TABLE chot.queues ADD COLUMN alone_kind text")
 
 
 def _replace_in_enqueue(old: str, new: str) -> None:
@@ -61,6 +62,7 @@ def _remove_archived(old: str) -> None:
 
 def downgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '800ms'")
+    op.execute("ALTER TABLE chot.queues DROP COLUMN alone_kind")
     _remove_archived("""
             WITH old AS (
                 SELECT o.id FROM (SELECT id, finished_at FROM chot.archived_jobs

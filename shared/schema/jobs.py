@@ -54,6 +54,7 @@ queues = Table(
     Column("turns", BIGINT, nullable=False),
     Column("shares", JSONB, nullable=False),
     Column("weights", JSONB, nullable=False),
+    _text("alone_kind"),
     schema="chot",
 )
 

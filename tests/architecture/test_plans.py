@@ -93,7 +93,7 @@ STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "leave the window": (LEAVE_WINDOW, {"queue": "default", "ids": CLAIM["ids"]}),
     "stage again": (STAGE_AGAIN, {"job_id": ID}),
     "wait for the next": (SECONDS_TO_NEXT, {}),
-    "settle misses": (READ_MISSED, {"ids": CLAIM["ids"]}),
+    "settle misses": (READ_MISSED, {"ids": CLAIM["ids"], "worker_id": "w"}),
     "find a cleanup": (LOCK_ONE_DUE, {"kinds": ["probe.write"]}),
     "redrive": (REDRIVE_JOB, {"job_id": ID}),
     "look for a twin": (READ_REDRIVABLE, {"job_id": ID}),

@@ -1,6 +1,7 @@
 """Alone: one reservation a queue, expiring like a lease, and never a job without a message."""
 
 import asyncio
+from uuid import uuid4
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -11,7 +12,7 @@ from worker.alone import free_alone, reserve_alone
 
 async def _reserve(engine: AsyncEngine, worker: str) -> bool:
     async with autocommit(engine).connect() as conn:
-        return await reserve_alone(conn, "default", WorkerId(worker), 30)
+        return await reserve_alone(conn, "default", WorkerId(worker), JobId(uuid4()), 30)
 
 
 async def _free(engine: AsyncEngine, worker: str, job_id: JobId) -> None:

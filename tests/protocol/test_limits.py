@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.errors import ConfigRefused
 from shared.kinds.registry import load_kinds
 from shared.sqs import Delivery
-from shared.types import JobId, ReceiptHandle
+from shared.types import JobId, ReceiptHandle, WorkerId
 from tests.factories import (
     autocommit,
     claimant,
@@ -23,9 +23,10 @@ from tests.factories import (
     scalar,
 )
 from tests.protocol.test_publishing import backlog, ids, publish
+from worker.alone import free_alone, reserve_alone
 from worker.claim import claim_jobs
 from worker.outcome import complete_job
-from worker.settle import StageAgain, read_missed, settle, stage_again
+from worker.settle import RunAlone, StageAgain, read_missed, settle, stage_again
 
 MOST = 3
 
@@ -40,9 +41,10 @@ async def limited(probes: AsyncEngine) -> AsyncEngine:
     return probes
 
 
-async def claim_one(engine: AsyncEngine, job_id: UUID) -> list[Any]:
+async def claim_one(engine: AsyncEngine, job_id: UUID, worker: str = "") -> list[Any]:
     """Claim as a worker does that has missed it in its batch."""
-    return await claim_jobs(autocommit(engine), claimant(str(uuid4())), [JobId(job_id)], wait=True)
+    who = claimant(worker or str(uuid4()))
+    return await claim_jobs(autocommit(engine), who, [JobId(job_id)], wait=True)
 
 
 async def running(engine: AsyncEngine) -> int:
@@ -94,7 +96,7 @@ async def test_what_meets_the_maximum_waits_in_the_outbox(limited: AsyncEngine) 
     await execute(limited, "DELETE FROM chot.outbox")
     held = [(await claim_one(limited, job_id))[0] for job_id in jobs[:MOST]]
     async with autocommit(limited).connect() as conn:
-        rows = await read_missed(conn, [JobId(jobs[MOST])])
+        rows = await read_missed(conn, [JobId(jobs[MOST])], WorkerId("b"))
         found = settle(delivery(), rows[JobId(jobs[MOST])], claimant())
         assert found == StageAgain()
         for _ in range(2):
@@ -116,6 +118,64 @@ def delivery() -> Delivery:
         receive_count=1,
         attributes={},
     )
+
+
+async def must_run_alone(engine: AsyncEngine, job_id: UUID) -> None:
+    """The job has lost its worker twice, and worker `a` reserves the queue for it."""
+    await execute(
+        engine,
+        "UPDATE chot.jobs SET lost_leases = 2, attempt = 2, fence = 2 WHERE id = :i",
+        i=job_id,
+    )
+    await execute(engine, "DELETE FROM chot.outbox WHERE job_id = :i", i=job_id)
+    async with autocommit(engine).connect() as conn:
+        missed = (await read_missed(conn, [JobId(job_id)], WorkerId("a")))[JobId(job_id)]
+        assert settle(delivery(), missed, claimant("a")) == RunAlone(queue="default")
+        assert await reserve_alone(conn, "default", WorkerId("a"), JobId(job_id), 30)
+
+
+async def test_a_job_that_must_run_alone_keeps_its_place(limited: AsyncEngine) -> None:
+    """While its worker empties its slots, sixty others of the kind wait: it would never run."""
+    await execute(limited, "UPDATE chot.kinds SET max_running = 1 WHERE max_running = :m", m=MOST)
+    (alone,) = await backlog(limited, 1, kind="probe.misbehave")
+    others = await backlog(limited, 60, kind="probe.misbehave")
+    await must_run_alone(limited, alone)
+    assert await publish(limited) == [], "its place is the only one"
+    assert await claim_one(limited, others[0], "b") == []
+    async with autocommit(limited).connect() as conn:
+        rows = await read_missed(conn, [JobId(others[0])], WorkerId("b"))
+        assert settle(delivery(), rows[JobId(others[0])], claimant("b")) == StageAgain()
+        (held,) = await claim_one(limited, alone, "a")
+        assert await complete_job(conn, held, None)
+        await free_alone(conn, "default", WorkerId("a"), JobId(alone))
+    assert ids(await publish(limited)) == others[:1]
+    assert await claim_one(limited, others[0], "b")
+
+
+async def test_it_runs_in_the_place_of_a_neighbour_that_has_ended(limited: AsyncEngine) -> None:
+    """As many run as may, its worker's own among them: nothing is counted twice, nothing lost."""
+    alone, neighbour, *others = await backlog(limited, 2 + MOST, kind="probe.misbehave")
+    (ends,) = await claim_one(limited, neighbour, "a")
+    await must_run_alone(limited, alone)
+    won = [await claim_one(limited, each, "b") for each in others]
+    assert [len(each) for each in won] == [1, 1, 0]
+    async with autocommit(limited).connect() as conn:
+        assert await complete_job(conn, ends, None)
+    assert await claim_one(limited, others[-1], "b") == [], "the place is kept"
+    assert await claim_one(limited, alone, "a")
+    assert await running(limited) == MOST
+
+
+async def test_a_reservation_that_ran_out_holds_no_place(limited: AsyncEngine) -> None:
+    """Its worker died before it ran the job: the kind goes on."""
+    await execute(limited, "UPDATE chot.kinds SET max_running = 1 WHERE max_running = :m", m=MOST)
+    alone, other = await backlog(limited, 2, kind="probe.misbehave")
+    await must_run_alone(limited, alone)
+    await execute(
+        limited, "UPDATE chot.queues SET alone_until = clock_timestamp() WHERE alone_worker = 'a'"
+    )
+    assert ids(await publish(limited)) == [other]
+    assert await claim_one(limited, other, "b")
 
 
 async def test_a_kind_at_its_maximum_takes_no_room(limited: AsyncEngine) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.sqs import Delivery
-from shared.types import JobId, ReceiptHandle
+from shared.types import JobId, ReceiptHandle, WorkerId
 from tests.factories import (
     autocommit,
     claimant,
@@ -47,7 +47,7 @@ def delivery(receives: int = 1) -> Delivery:
 async def settled(engine: AsyncEngine, job_id: JobId, receives: int = 1) -> Settlement:
     """What worker b does with a delivery of this job, which it could not claim."""
     async with autocommit(engine).connect() as conn:
-        rows = await read_missed(conn, [job_id])
+        rows = await read_missed(conn, [job_id], WorkerId("b"))
     return settle(delivery(receives), rows.get(job_id), claimant("b"))
 
 
@@ -161,7 +161,7 @@ async def test_several_misses_are_read_in_one_look(probes: AsyncEngine) -> None:
     """By job; one that is not there is missing in the answer."""
     ids = [await make_job(probes) for _ in range(3)]
     async with autocommit(probes).connect() as conn:
-        rows = await read_missed(conn, [*ids, JobId(uuid4())])
+        rows = await read_missed(conn, [*ids, JobId(uuid4())], WorkerId("b"))
     assert set(rows) == set(ids)
 
 

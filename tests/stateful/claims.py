@@ -39,7 +39,9 @@ class ClaimSteps(Steps):
             receive_count=1,
             attributes={},
         )
-        rows = self.world.run(self._auto(lambda conn: read_missed(conn, [job.id])))
+        rows = self.world.run(
+            self._auto(lambda conn: read_missed(conn, [job.id], WorkerId(worker)))
+        )
         settled = type(settle(delivery, rows[job.id], claimant(worker))).__name__
         alone = job.lost_leases + (job.state == "running") >= 2
         if job.state in {"succeeded", "cancelled", "dead"}:
@@ -139,8 +141,10 @@ class ClaimSteps(Steps):
     @rule(worker=WORKERS)
     def reserve(self, worker: str) -> None:
         """A worker reserves the queue for a job that must run alone."""
-        wid = WorkerId(worker)
-        won = self.world.run(self._auto(lambda conn: reserve_alone(conn, "default", wid, 30)))
+        job, wid = next(each for each in self.model.jobs if each.lost_leases), WorkerId(worker)
+        won = self.world.run(
+            self._auto(lambda conn: reserve_alone(conn, "default", wid, job.id, 30))
+        )
         assert won == (self.model.alone in {None, worker})
         self.model.alone = self.model.alone or worker
 

@@ -23,7 +23,7 @@ CLEAN = """
     DELETE FROM chot.jobs; DELETE FROM chot.job_payloads; DELETE FROM chot.job_outputs;
     DELETE FROM chot.attempts; DELETE FROM chot.outbox; DELETE FROM chot.published;
     DELETE FROM probe.effects;
-    UPDATE chot.queues SET alone_worker = NULL, alone_until = NULL"""
+    UPDATE chot.queues SET alone_worker = NULL, alone_kind = NULL, alone_until = NULL"""
 T = TypeVar("T")
 
 

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from shared.types import JobId, WorkerId
 from tests.factories import autocommit, execute, fetch, scalar
 from tests.protocol.api.app import post, problem_of
 from tests.protocol.api.test_read_and_act import END, RUN, made
@@ -107,7 +108,7 @@ async def test_an_archived_job_answers_as_it_did(
         assert after.headers["etag"] == before[state].headers["etag"]
         job = UUID(ids[state])
         async with autocommit(engine).connect() as conn:
-            rows: Any = await read_missed(conn, [job])  # type: ignore[list-item] # an id is an id
+            rows: Any = await read_missed(conn, [JobId(job)], WorkerId("w"))
         assert rows[job].state == state
         for act, slug in (("cancel", "too-late"), ("redrive", "not-dead")):
             answer = await client.post(f"/v1/jobs/{ids[state]}/{act}")
