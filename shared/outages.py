@@ -119,6 +119,8 @@ def _judge(context: ExceptionContext) -> BaseException | None:
         _cut(context)
     if isinstance(error, TimeoutError):
         context.is_disconnect = True
+        # Left alone, a time-out is no reason: each connection of the pool would cost one more.
+        context.invalidate_pool_on_disconnect = True
         return OperationalError(
             context.statement,
             None,

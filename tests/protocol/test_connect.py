@@ -1,15 +1,20 @@
 """Connecting: what is lost on the way is an outage like any, and the kernel watches the peer."""
 
 import socket
+from contextlib import AsyncExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
 from shared.database import is_unreachable, open_engine
 from shared.outages import KEEP_ALIVE, tell_outages
 from tests.services import Database
+from tests.tcp_proxy import open_proxy
+
+ASK = text("SELECT 1")
 
 
 async def test_a_connection_lost_while_it_is_set_up_is_an_outage(database: Database) -> None:
@@ -31,6 +36,31 @@ async def test_a_connection_lost_while_it_is_set_up_is_an_outage(database: Datab
     async with engine.connect():
         pass  # the next one is as good as new
     await engine.dispose()
+
+
+@pytest.mark.scenario("F31")
+async def test_a_pool_whose_connections_are_half_open_costs_one_time_out(
+    database: Database,
+) -> None:
+    """F31: what was idle beside the connection that did not answer is not tried one by one."""
+    at = urlsplit(database.app_url)
+    assert at.hostname is not None
+    async with open_proxy(at.hostname, at.port or 5432) as proxy:
+        url = database.app_url.replace(f"{at.hostname}:{at.port}", f"127.0.0.1:{proxy.port}")
+        opened = open_engine(url, pool_size=4, application_name="half open", command_timeout=1.0)
+        engine = tell_outages(opened)
+        async with AsyncExitStack() as stack:
+            for _ in range(4):
+                await (await stack.enter_async_context(engine.connect())).execute(ASK)
+        proxy.freeze()
+        with pytest.raises(DBAPIError) as caught:
+            async with engine.connect() as conn:
+                await conn.execute(ASK)
+        assert is_unreachable(caught.value)
+        for _ in range(4):
+            async with engine.connect() as conn:
+                await conn.execute(ASK)
+        await engine.dispose()
 
 
 @pytest.mark.scenario("F31")
