@@ -11,7 +11,14 @@ from tests.factories import eventually, execute, make_job
 from tests.fleet import Fleet
 from tests.journeys.looking import reached, said
 
-HOLD = text("SELECT 1 FROM chot.queues WHERE name = 'default' FOR UPDATE")
+# Not the queue's row itself: a relay passes a queue over whose row is locked.
+SLOW = (
+    """CREATE FUNCTION probe.wait_for_turn() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN PERFORM pg_advisory_xact_lock_shared(60); RETURN NEW; END $$""",
+    """CREATE TRIGGER slow_reservation BEFORE UPDATE OF alone_worker ON chot.queues
+       FOR EACH ROW WHEN (NEW.name = 'default') EXECUTE FUNCTION probe.wait_for_turn()""",
+)
+HOLD = text("SELECT pg_advisory_xact_lock(60)")
 
 
 async def _lost_twice(engine: AsyncEngine, job_id: JobId) -> None:
@@ -23,11 +30,13 @@ async def _lost_twice(engine: AsyncEngine, job_id: JobId) -> None:
 
 
 async def test_jobs_alone_in_two_queues_do_not_wait_for_each_other(
-    probes: AsyncEngine, fleet: Fleet
+    probes: AsyncEngine, owner_engine: AsyncEngine, fleet: Fleet
 ) -> None:
     """Found by the fault suite: both were reserved, each waited for the other one to end, and the
     heartbeat kept both reservations alive: no such job ran any more, on any worker.
     """
+    for statement in SLOW:
+        await execute(owner_engine, statement)
     neighbour = await make_job(probes, seconds=10)
     ours = await make_job(probes)
     async with probes.begin() as conn:
