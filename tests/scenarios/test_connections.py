@@ -24,6 +24,7 @@ from tests.tcp_proxy import Proxy
 SLOW_HOUSEKEEPING = {"CHOT_REAPER_SECONDS": "600", "CHOT_RECONCILER_SECONDS": "600"}
 LEASE = 6.0
 BACK_SECONDS = 15.0
+CHUNKS, HOLD_SECONDS = 3, 1.0
 INSIDE = """
     SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
        AND state = 'idle in transaction' AND query LIKE '%pg_advisory_xact_lock%'"""
@@ -43,7 +44,7 @@ async def test_a_transaction_whose_peer_is_gone_ends_within_its_lease(
         **fleet.proxied, **SLOW_HOUSEKEEPING, CHOT_IDLE_IN_TRANSACTION_SECONDS="2"
     )
     await working(worker)
-    job_id = await make_job(probes, chunks=3, hold_seconds=1.0)
+    job_id = await make_job(probes, chunks=CHUNKS, hold_seconds=HOLD_SECONDS)
     await checkpointed(probes, job_id, 1)
     if where == "in its body":
         await eventually(lambda: scalar(probes, INSIDE), every=0.02)
@@ -58,7 +59,8 @@ async def test_a_transaction_whose_peer_is_gone_ends_within_its_lease(
     assert monotonic() - gone < LEASE
     assert told["job_id"] == str(job_id)
     row = await reached(probes, job_id, "succeeded")
-    assert monotonic() - gone < BACK_SECONDS
+    # Back at work within the scenario's 15 s; what is left of the job takes its own time.
+    assert monotonic() - gone < BACK_SECONDS + CHUNKS * HOLD_SECONDS
     written = await effects(probes, job_id)
     assert [chunk for chunk, _ in written] == [0, 1, 2]
     if where == "at its COMMIT":  # it was committed, and that was found out
