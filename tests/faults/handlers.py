@@ -81,15 +81,20 @@ async def _move_money(context: JobContext, tx: FencedTransaction, number: int, c
         await tx.connection.execute(ENTRY, binds)
 
 
-async def harm(context: JobContext, payload: Harm) -> dict[str, Any]:
-    """Do the harm, or write the effect that shows that the job got over it."""
+async def harm(context: JobContext, payload: Harm) -> None:
+    """Do the harm, or write the effect that shows that the job got over it.
+
+    Effect and end are one commit: a worker that dies between the two would leave a job that
+    knows nothing of what it has done, for it has no checkpoint.
+    """
     match payload.how:
         case "permanent":
             raise PermanentError("told to be wrong", code="TOLD")
         case "exit":
             os._exit(137)
-    async with context.transaction() as tx:
+    async with context.completion() as tx:
         await _write_effect(context, tx, 0)
+        tx.result = {"how": payload.how}
         if context.job.attempt == 1:
             if payload.how == "stop_in_transaction":
                 os.kill(os.getpid(), signal.SIGSTOP)
@@ -97,7 +102,6 @@ async def harm(context: JobContext, payload: Harm) -> dict[str, Any]:
                 time.sleep(payload.seconds)  # noqa: ASYNC251 - this is the harm
             else:
                 await context.offload(exit_now)
-    return {"how": payload.how}
 
 
 async def gather(context: JobContext, payload: Gather) -> None:

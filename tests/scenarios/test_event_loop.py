@@ -159,6 +159,7 @@ def watched_api(fleet: Fleet) -> tuple[Child, int]:
 
 
 @pytest.mark.scenario("F53")
+@pytest.mark.alone
 async def test_nothing_that_a_client_sends_holds_the_event_loop(
     fleet: Fleet, probes: AsyncEngine, pg_proxy: Proxy
 ) -> None:
@@ -226,6 +227,7 @@ async def test_a_large_body_is_judged_beside_the_loop_and_a_flood_of_them_is_ref
 
 
 @pytest.mark.scenario("F53")
+@pytest.mark.alone
 async def test_overload_is_told_at_once(fleet: Fleet, probes: AsyncEngine, pg_proxy: Proxy) -> None:
     """F53: with the database 2 s late the queue for it is bounded: the rest get 503 in no time."""
     assert probes is not None
