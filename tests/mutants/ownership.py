@@ -41,7 +41,11 @@ MUTANTS = (
     ),
     mutant(
         "a batch of claims waits for a frozen row",
-        (CLAIM, '_claim_statement("SKIP LOCKED", ', '_claim_statement("", '),
+        (
+            CLAIM,
+            'CLAIM_JOBS = _claim_statement("SKIP LOCKED", ',
+            'CLAIM_JOBS = _claim_statement("", ',
+        ),
         "protocol/test_claim.py::test_one_frozen_row_does_not_hold_nine_others",
     ),
     mutant(
