@@ -12,6 +12,7 @@ from api.app import create_app
 from api.settings import ApiSettings, load_settings
 from shared.errors import ConfigRefused
 from shared.logs import configure_logs, log
+from shared.pauses import spare_the_collector
 from shared.settings import EX_CONFIG
 from shared.sqs import TRANSPORT_ERRORS, open_sqs
 
@@ -47,6 +48,7 @@ def main() -> None:
         sys.exit(EX_CONFIG)
     route_library_logs()
     sys.setswitchinterval(SWITCH_SECONDS)
+    spare_the_collector()
     config = uvicorn.Config(
         app,
         host=settings.api_host,

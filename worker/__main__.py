@@ -8,6 +8,7 @@ from shared.errors import ConfigRefused
 from shared.kinds import Kind
 from shared.kinds.registry import load_kinds
 from shared.logs import add_alert_hook, configure_logs
+from shared.pauses import spare_the_collector
 from shared.settings import EX_CONFIG, load
 from worker.handlers import Handler, load_handlers
 from worker.service import Worker
@@ -26,6 +27,7 @@ def main() -> int:
             add_alert_hook(settings.alert_hook)
         kinds = load_kinds(settings.kind_modules)
         handlers = load_handlers(settings.handler_modules, kinds)
+        spare_the_collector()
         return asyncio.run(_run(settings, kinds, handlers))
     except ConfigRefused as error:
         sys.stderr.write(f"chot worker: {error}\n")

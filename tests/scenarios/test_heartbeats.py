@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import job_row
 from tests.fleet import Fleet
-from tests.journeys.looking import all_reached, effects, fenced, said, working
+from tests.journeys.looking import all_reached, effects, fenced, said, stamped, working
 from tests.scenarios.looking import Leases, post_job, watched_leases
 from worker.liveness import TOUCH_SECONDS, age_of
 
@@ -68,7 +68,10 @@ async def test_four_jobs_of_one_worker_keep_their_leases_beside_cpu_and_a_blocke
             await fenced(probes, job_id, 1)
         began = monotonic()
         kind, seconds = "probe.misbehave", 5.0
-        ids += [await post_job(http, kind, how=how, seconds=seconds) for how in (busy, "block")]
+        for how in (busy, "block"):
+            ids.append(await post_job(http, kind, how=how, seconds=seconds))
+            # Out of its own transaction before the loop is blocked: PostgreSQL ends an idle one.
+            await stamped(probes, ids[-1])
         await all_reached(probes, ids, "succeeded")
         took = monotonic() - began
     for job_id in ids:
