@@ -14,7 +14,15 @@ import asyncpg
 from dev.processes import Child
 from tests.faults.clients import Client
 from tests.faults.schedule import SQS, Step
-from tests.faults.world import DRAIN_SECONDS, Slot, World, faked_clock, faketime_library
+from tests.faults.world import (
+    DRAIN_SECONDS,
+    SELF_STOP_LEASES,
+    Slot,
+    World,
+    faked_clock,
+    faketime_library,
+    state_of,
+)
 from tests.protocol.frozen import FREEZE, THAW
 from tests.sqs_proxy import Body, EntryFault, Refusal, SendFaults
 
@@ -83,17 +91,26 @@ async def drain(world: World, step: Step) -> dict[str, Any]:
         assert old is not None, "every place is taken"
         old.send(signal.SIGTERM)
         world.start(slot)
-        code = await _end_of(old, DRAIN_SECONDS + DRAIN_SLACK_SECONDS)
+        stopped = SELF_STOP_LEASES * world.timing.lease
+        code = await _end_of(old, DRAIN_SECONDS + DRAIN_SLACK_SECONDS, stopped)
         await world.until_ready(slot)
     return {"exit_code": code, "pid": old.pid}
 
 
-async def _end_of(child: Child, seconds: float) -> int | str | None:
-    """The exit code; a process that does not end by itself is killed."""
+async def _end_of(child: Child, seconds: float, stopped: float) -> int | str | None:
+    """The exit code; a process that does not end by itself is killed.
+
+    One that a job of its own has stopped is continued after `stopped` seconds, which are not
+    held against it: nobody else watches a process whose place is taken by its successor.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
-    while child.alive and loop.time() < until:  # noqa: ASYNC110 - a process has no event
+    while child.alive and loop.time() < until:
         await asyncio.sleep(0.05)
+        if state_of(child.pid) == "T":
+            await asyncio.sleep(stopped)
+            child.send(signal.SIGCONT)
+            until += stopped
     if child.alive:
         child.kill()
         return f"SIGKILL after {seconds:g} s"
