@@ -14,6 +14,7 @@ SLACK_SECONDS = 5.0
 RECOVERY_SECONDS = 4.0
 
 Span = tuple[float, float]
+KILLED_BY_JOB = 137  # tests.faults.handlers.harm
 
 
 def everything_drains(seen: Ordered) -> Found:
@@ -25,10 +26,18 @@ def everything_drains(seen: Ordered) -> Found:
 
 
 def drained_processes_end_well(seen: Ordered) -> Found:
-    """A worker that was told to drain ends by itself with exit code 0."""
+    """A worker that was told to drain ends by itself with exit code 0.
+
+    But for one that a job told to kill its process has killed meanwhile: its code is the job's.
+    """
+    killers = {job.id for job in seen.evidence.jobs if job.payload.get("how") == "exit"}
+    killed = [each.worker_id for each in seen.evidence.attempts if each.job_id in killers]
     for window in seen.evidence.windows:
         code = window.detail.get("exit_code")
-        if window.fault == "drain" and code != 0:
+        by_job = code == KILLED_BY_JOB and any(
+            f"-{window.detail.get('pid')}-" in worker_id for worker_id in killed
+        )
+        if window.fault == "drain" and code != 0 and not by_job:
             yield None, f"{window.target} was told to drain and ended with {code}"
 
 

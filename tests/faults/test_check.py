@@ -481,6 +481,25 @@ def test_a_redrive_of_many_accounts_for_the_risen(told: Call) -> None:
     assert list(check_fences.the_dead_rise_by_redrive_only(Ordered(evidence))) == []
 
 
+def test_a_drain_that_a_job_has_ended_is_the_jobs_doing_and_no_other() -> None:
+    """Its code alone excuses nobody: the killing job must have run in that very process."""
+    evidence = sound()
+    change(evidence.windows, 0, detail={"exit_code": 137, "pid": 4711})
+    check = check_liveness.drained_processes_end_well
+    assert list(check(Ordered(evidence))) != []
+    evidence.jobs.append(job("killer", "fault.harm", {"how": "exit"}, state="dead"))
+    claimed: dict[str, Any] = {
+        "fence": 1,
+        "attempt": 1,
+        "outcome": "lost_lease",
+        "claimed_checkpoint_no": 0,
+    }
+    for pid, excused in ((4712, False), (4711, True)):
+        ran = Attempt(job_id="killer", worker_id=f"vm-{pid}-abc", **claimed)
+        evidence.attempts.append(ran)
+        assert (list(check(Ordered(evidence))) == []) is excused
+
+
 def test_time_under_a_fault_does_not_count_as_stuck() -> None:
     evidence = sound()
     moved(13, at=30.0)(evidence)
