@@ -113,7 +113,7 @@ async def test_a_failing_job_with_a_password_tells_it_nowhere(
             answer = await client.get(page, headers=bearer(key))
             assert answer.status_code == 200, page
             none_of(page, answer.text)
-            assert key.rpartition("_")[2] not in answer.text
+            assert key.split("_", 2)[2] not in answer.text
         errors = [(await client.get(page, headers=bearer(key))).json()["error"] for page in pages]
         assert [error["type"] for error in errors] == ["ConnectionError", "ValidationError"]
         assert "password" in errors[1]["message"], "the field is named all the same"
@@ -122,7 +122,7 @@ async def test_a_failing_job_with_a_password_tells_it_nowhere(
         none_of(table, "\n".join(row.said for row in rows))
     for child in fleet.children:
         none_of(child.name, logged(child))
-        assert key.rpartition("_")[2] not in logged(child)
+        assert key.split("_", 2)[2] not in logged(child)
     events = {line["event"] for line in fleet.events(fleet.workers[0], "attempt.ended")}
     assert events == {"attempt.ended"}, "what happened is told, without the words"
 
