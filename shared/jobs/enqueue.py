@@ -1,5 +1,6 @@
 """Submit: one way into the job table, inside the caller's own transaction."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,13 +27,14 @@ class Session(Protocol):
 class Submit:
     """One job to submit. `run_at` needs an offset; None means now.
 
-    Decimals in the payload are stored digit for digit. `payload_version` is that of the model the
-    payload was checked against; None means the newest that the database knows.
+    Decimals in the payload are stored digit for digit; a str is a payload that is JSON text
+    already. `payload_version` is that of the model the payload was checked against; None means the
+    newest that the database knows.
     """
 
     kind: str
     company: str
-    payload: dict[str, Any]
+    payload: dict[str, Any] | str
     brand: str | None = None
     run_at: datetime | None = None
     priority: int | None = None
@@ -71,7 +73,7 @@ async def enqueue(session: Session, job: Submit) -> Accepted:
     rule and Busy when the active twin's row could not be had within the lock timeout; the
     transaction is then aborted. Runs at READ COMMITTED only.
     """
-    binds = _binds(job) | {"payload": _json_text(job.payload)}
+    binds = _binds(job) | {"payload": _payload_text(job)}
     try:
         row = (await session.execute(ENQUEUE, binds)).one()
     except DBAPIError as error:
@@ -90,11 +92,7 @@ async def enqueue_many(session: Session, jobs: Sequence[Submit]) -> list[Accepte
     Call it last in the transaction: opposite orders of two callers would deadlock. Errors as in
     enqueue(); one refused job refuses them all.
     """
-    listed = [_binds(job) | {"payload": job.payload} for job in jobs]
-    for item in listed:
-        if isinstance(item["run_at"], datetime):
-            item["run_at"] = item["run_at"].isoformat()
-    binds = {"jobs": _json_text(listed)}
+    binds = {"jobs": f"[{','.join(map(_item_text, jobs))}]"}
     try:
         rows = (await session.execute(ENQUEUE_MANY, binds)).all()
     except DBAPIError as error:
@@ -134,9 +132,23 @@ def _binds(job: Submit) -> dict[str, Any]:
     }
 
 
-def _json_text(value: Any) -> str:
+def _item_text(job: Submit) -> str:
+    item = _binds(job)
+    if isinstance(item["run_at"], datetime):
+        item["run_at"] = item["run_at"].isoformat()
+    payload = _payload_text(job)
     try:
-        return to_json(value)
+        json.loads(payload)  # or a text that is none could end its item and begin another
+    except ValueError as error:
+        raise EnqueueRefused(f"payload: {error}", field="payload", code="CH003") from None
+    return f'{to_json(item)[:-1]},"payload":{payload}}}'
+
+
+def _payload_text(job: Submit) -> str:
+    if isinstance(job.payload, str):
+        return job.payload
+    try:
+        return to_json(job.payload)
     except ValueError as error:
         raise EnqueueRefused(f"payload: {error}", field="payload", code="CH003") from None
 

@@ -357,7 +357,7 @@ async def test_batches_in_opposite_orders_do_not_deadlock(probes: AsyncEngine, k
         assert len(answers) == 3, ends
         assert sum(each.created for batch in answers for each in batch) == 20
         found = [
-            {job.payload["number"]: each.job_id for job, each in zip(order, batch, strict=True)}
+            {str(job.payload): each.job_id for job, each in zip(order, batch, strict=True)}
             for order, batch in zip(orders, answers, strict=True)
         ]
         assert found[0] == found[1] == found[2], "answers come in the order given"

@@ -276,6 +276,23 @@ async def test_python_sql_and_batch_mean_the_same_work(
     assert await rows(probes) == (2, 2, 2)
 
 
+async def test_a_payload_may_be_json_text(probes: AsyncEngine) -> None:
+    """It is stored as it is; a text that is no JSON object of its own is refused, never spliced in."""
+    text = '{"x": 1.10, "number": 7}'
+    async with probes.begin() as conn:
+        first = await enqueue(conn, write(payload=text))
+        (batch,) = await enqueue_many(conn, [write(payload=text)])
+    assert (first.created, batch.created, batch.job_id) == (True, False, first.job_id)
+    (kept,) = await fetch(probes, "SELECT payload::text AS said FROM chot.job_payloads")
+    assert kept.said == text
+    for broken in ('{"number": 8}}, {"kind": "probe.write", "payload": {"number": 9}', "[]", "{"):
+        for many in (False, True):
+            with pytest.raises(EnqueueRefused) as caught:
+                await _attempt(probes, write(payload=broken), many=many)
+            assert caught.value.field.startswith("payload")
+    assert await rows(probes) == (1, 1, 1)
+
+
 # What a caller's transaction may be
 
 

@@ -1,7 +1,6 @@
 """F53: nothing that a client may send holds the event loop; overload is told, and at once."""
 
 import asyncio
-import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -21,6 +20,7 @@ from api.problems import ProblemRaised
 from dev.processes import Child, answers, free_port, wait_until
 from tests.factories import NUMBERS
 from tests.fleet import Fleet
+from tests.scenarios.kept_connections import Connections
 from tests.scenarios.test_requests import send, submit
 from tests.tcp_proxy import Proxy
 
@@ -72,29 +72,7 @@ def lateness(latencies: list[float]) -> tuple[float, float]:
     return latencies[int(len(latencies) * 0.99)], late / len(latencies)
 
 
-async def ask(port: int, method: str, path: str, body: Any = None) -> int:
-    """One request on a connection of its own; answers its status, 503 with Retry-After.
-
-    Bytes and no HTTP library: a thousand at once would keep it busier than the api, and the
-    proxy, which lives on the same loop, with it.
-    """
-    content = b"" if body is None else json.dumps(body).encode()
-    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    if body is not None:
-        head += f"Content-Type: application/json\r\nIdempotency-Key: {uuid4()}\r\n"
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
-        answer = await reader.read()
-    finally:
-        writer.close()
-    status = int(answer[9:12])
-    if status == 503:
-        assert b"\r\nretry-after: " in answer.lower()
-    return status
-
-
-async def mixed_load(port: int, storm: Storm, shown: str) -> Counter[int]:
+async def mixed_load(connections: Connections, storm: Storm, shown: str) -> Counter[int]:
     """So many requests a second: submits, looks at jobs, lists, queues; answers the statuses."""
     mix = (("GET", shown), ("GET", "/v1/jobs?limit=20"), ("GET", "/v1/queues"))
     began, sent = monotonic(), 0
@@ -103,9 +81,9 @@ async def mixed_load(port: int, storm: Storm, shown: str) -> Counter[int]:
         while sent < passed * storm.rate:
             turn = sent % (len(mix) + 1)
             asked = (
-                ask(port, *mix[turn])
+                connections.ask(*mix[turn])
                 if turn < len(mix)
-                else ask(port, "POST", "/v1/jobs", submit())
+                else connections.ask("POST", "/v1/jobs", submit())
             )
             tasks.append(asyncio.create_task(asked))
             sent += 1
@@ -113,9 +91,9 @@ async def mixed_load(port: int, storm: Storm, shown: str) -> Counter[int]:
     return Counter(await asyncio.gather(*tasks))
 
 
-async def repeat(port: int, body: Any, times: int) -> Counter[int]:
+async def repeat(connections: Connections, body: Any, times: int) -> Counter[int]:
     """One caller that submits the same work again and again, each time under a key of its own."""
-    return Counter([await ask(port, "POST", "/v1/jobs", body) for _ in range(times)])
+    return Counter([await connections.ask("POST", "/v1/jobs", body) for _ in range(times)])
 
 
 async def stalls(proxy: Proxy, seconds: float) -> None:
@@ -136,15 +114,17 @@ async def everything_at_once(port: int, proxy: Proxy, storm: Storm) -> None:
     same = submit()
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
         shown = (await send(client, same, str(uuid4()))).json()["status_url"]
-    load = asyncio.create_task(mixed_load(port, storm, shown))
-    large = asyncio.gather(*(ask(port, "POST", "/v1/jobs", largest()) for _ in range(20)))
+    connections = Connections(port)
+    load = asyncio.create_task(mixed_load(connections, storm, shown))
+    large = asyncio.gather(*(connections.ask("POST", "/v1/jobs", largest()) for _ in range(20)))
     each = storm.duplicates // CALLERS
-    twins = asyncio.gather(*(repeat(port, same, each) for _ in range(CALLERS)))
+    twins = asyncio.gather(*(repeat(connections, same, each) for _ in range(CALLERS)))
     await stalls(proxy, storm.seconds - 1)
     statuses = Counter(await large)
     for told in await twins:
         statuses += told
     mixed = await load
+    connections.close()
     assert set(statuses) | set(mixed) <= {200, 202, 503}
     assert mixed.total() >= storm.rate * storm.seconds / 4
 

@@ -25,6 +25,7 @@ OLD_SECONDS = INTERVAL_SECONDS + 1.0
 RARE = {"CHOT_METRICS_SECONDS": f"{INTERVAL_SECONDS:g}"}
 BAD = ("raise_permanent", "exit", "return_nan")
 REDRIVES = 10
+WORKERS = 2
 
 
 @dataclass(slots=True)
@@ -111,9 +112,11 @@ async def upset(
     for row in dead if redrive else []:
         answer = await http.post(f"/v1/jobs/{row.id}/redrive")
         assert answer.status_code in {202, 409}, answer.text
-    if kill:
-        living: list[Child] = [each for each in fleet.workers if each.alive]
+    living: list[Child] = [each for each in fleet.workers if each.alive]
+    if kill and living:
         rng.choice(living).kill()
+    # Jobs that exit take their worker with them, too: two are alive again after every round.
+    for _ in range(WORKERS - sum(each.alive for each in fleet.workers)):
         fleet.worker(CHOT_CONCURRENCY="4")
 
 
@@ -132,7 +135,7 @@ async def test_gauges_are_what_sql_says_through_kills_retries_and_cancels(
     After the drain every gauge is 0 but that of the dead, and the counters are SQL's to the job.
     """
     rng = random.Random(54)
-    workers = [fleet.worker(CHOT_CONCURRENCY="4") for _ in range(2)]
+    workers = [fleet.worker(CHOT_CONCURRENCY="4") for _ in range(WORKERS)]
     async with api_of(fleet, **RARE) as one, api_of(fleet, **RARE) as other:
         await working(*workers)
         async with watched(probes) as drift:
