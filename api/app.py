@@ -48,6 +48,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
             yield
 
     app = DescribedApi(
+        chosen,
         title="Chốt",
         description=DESCRIPTION,
         version="1",

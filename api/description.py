@@ -4,7 +4,9 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from api.idempotency_key import describe_keys
 from api.problems import MEDIA_TYPE, PROBLEMS, TYPE_BASE
+from api.settings import ApiSettings
 
 # What any route behind the token may answer.
 EVERYWHERE = ("unauthorized", "forbidden", "invalid-request", "internal-error")
@@ -48,10 +50,17 @@ def problems(*slugs: str) -> dict[int | str, dict[str, Any]]:
 
 
 class DescribedApi(FastAPI):
-    """FastAPI whose description has our errors in it, not those of the framework."""
+    """FastAPI whose description has our errors in it, and this deployment's own rules."""
+
+    def __init__(self, settings: ApiSettings, **options: Any) -> None:
+        super().__init__(**options)
+        self._settings = settings
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document; built once."""
-        described = super().openapi()
-        described["components"]["schemas"] |= {"Problem": PROBLEM, "FieldError": FIELD_ERROR}
-        return described
+        if self.openapi_schema is None:
+            described = super().openapi()
+            described["components"]["schemas"] |= {"Problem": PROBLEM, "FieldError": FIELD_ERROR}
+            describe_keys(described, self._settings)
+            self.openapi_schema = described
+        return self.openapi_schema

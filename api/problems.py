@@ -22,6 +22,7 @@ LONGEST_VALUE = 100
 # slug → (status, title). A slug is never renamed and never changes its status.
 PROBLEMS: Mapping[str, tuple[int, str]] = {
     "malformed-json": (400, "The body is not acceptable JSON"),
+    "missing-idempotency-key": (400, "An Idempotency-Key is required"),
     "malformed-idempotency-key": (400, "The Idempotency-Key header is malformed"),
     "bad-request": (400, "The request is malformed"),
     "unauthorized": (401, "A valid bearer token is required"),

@@ -25,7 +25,12 @@ class ApiSettings(SharedSettings):
     api_lock_timeout_seconds: float | None = Field(None, gt=0, description="of one request")
     api_command_timeout_seconds: float = Field(10.0, gt=0, le=300)
     api_pool_timeout_seconds: float = Field(3.0, gt=0, le=60)
-    idempotency_hours: int = Field(72, ge=24, le=24 * 365)
+    idempotency_hours: int = Field(
+        72, ge=24, le=24 * 365, description="how long the answer to a key is kept"
+    )
+    idempotency_required: bool = Field(
+        False, description="a submit without an Idempotency-Key is refused"
+    )
     key_reaper_seconds: float = Field(60.0, gt=0, le=3600)
     watch_seconds: float = Field(60.0, gt=0, le=3600, description="from look to look")
     metrics_seconds: float = Field(10.0, gt=0, le=600, description="how old counts may be")

@@ -15,8 +15,8 @@ from api.idempotency import (
     Fresh,
     InProgress,
     KeyReused,
+    ask,
     replay_or_begin,
-    request_digest,
     store_answer,
 )
 from api.problems import Problem, ProblemRaised, field_problem, validation_problem
@@ -63,8 +63,7 @@ def read_submission(
     raw = parse_object(body)
     asked = None
     if key is not None:
-        digest = request_digest("POST", SUBMIT_ROUTE, raw)
-        asked = Asked(principal=who.principal, key=key, digest=digest)
+        asked = ask(who.principal, key, method="POST", route=SUBMIT_ROUTE, body=raw)
     checked = check_submit(raw, kinds, who.principal)
     # Before the key is looked up: who has lost a right gets no stored answer either.
     refuse_beyond_rights(raw, checked, who)

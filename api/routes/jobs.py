@@ -15,7 +15,7 @@ from api.cursors import read_job_cursor, write_cursor
 from api.dependencies import Facts, Ready, Who
 from api.description import OF_A_BODY, problems
 from api.gate import read_json_body
-from api.idempotency import MalformedKey, parse_key
+from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
 from api.problems import Problem, ProblemRaised
 from api.queries import Limit, WaitSeconds
 from api.resources import Resources
@@ -42,9 +42,7 @@ POLL_SECONDS = 0.5
     response_class=Response,
     responses=problems(
         *OF_A_BODY,
-        "malformed-idempotency-key",
-        "idempotency-key-in-progress",
-        "idempotency-key-reused",
+        *KEY_PROBLEMS,
         "unknown-kind",
         "unknown-company",
         "unknown-brand",
@@ -63,31 +61,18 @@ POLL_SECONDS = 0.5
                 }
             },
         },
-        "parameters": [
-            {
-                "in": "header",
-                "name": "Idempotency-Key",
-                "schema": {"type": "string", "minLength": 1, "maxLength": 257},
-                "description": "Repeats of the same request get the same answer and no second "
-                'job, for 72 hours unless configured longer; `"key"` or bare, 1 to 255 printable '
-                "ASCII characters.",
-            }
-        ],
+        "parameters": [KEY_PARAMETER],
     },
 )
 async def submit_job(request: Request, resources: Ready, facts: Facts, who: Who) -> Response:
     """Submit a job. 202 with a new one, 200 with the one that does this work already."""
-    try:
-        key = parse_key(request.headers.getlist("idempotency-key"))
-    except MalformedKey as error:
-        problem = Problem(slug="malformed-idempotency-key", detail=str(error))
-        raise ProblemRaised(problem) from None
+    key = key_of(request, resources.settings)
     body = await read_json_body(request)
     submission = await resources.off_loop.run(
         len(body), read_submission, body, key, resources.kinds, who
     )
     answer = await resources.finish(submit(resources, submission), name="submit")
-    facts.job_id = str(answer.job_id)
+    facts.job_id = answer.job_id and str(answer.job_id)
     headers = dict(answer.headers)
     if answer.replayed:
         headers["Idempotency-Replayed"] = "true"

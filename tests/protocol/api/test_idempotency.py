@@ -14,9 +14,9 @@ from api.idempotency import (
     Answer,
     Asked,
     Fresh,
+    ask,
     delete_expired_keys,
     replay_or_begin,
-    request_digest,
     store_answer,
 )
 from api.settings import ApiSettings
@@ -25,6 +25,7 @@ from shared.types import JobId
 from tests.factories import autocommit, eventually, execute, fetch, scalar
 from tests.protocol.api.app import note, post, problem_of, serving
 
+DIGESTS = {1: b"d" * 32}
 COUNT_JOBS = "SELECT count(*) FROM chot.jobs"
 COUNT_KEYS = "SELECT count(*) FROM chot.idempotency_keys"
 EXPIRE_KEYS = "UPDATE chot.idempotency_keys SET expires_at = clock_timestamp() - interval '1 hour'"
@@ -105,11 +106,11 @@ async def test_form_does_not_matter_but_every_value_does(
 
 async def test_another_principal_with_the_same_key_sees_nothing(engine: AsyncEngine) -> None:
     """C15: the key belongs to the account."""
-    mine = Asked(principal="mine", key="k", digest=b"d" * 32)
+    mine = Asked(principal="mine", key="k", digests=DIGESTS)
     answer = Answer(status=202, headers={}, body=b"secret", job_id=JobId(UUID(int=1)))
     async with engine.begin() as conn:
         await store_answer(conn, mine, answer, hours=72)
-    theirs = Asked(principal="theirs", key="k", digest=b"d" * 32)
+    theirs = Asked(principal="theirs", key="k", digests=DIGESTS)
     async with engine.begin() as conn:
         assert isinstance(await replay_or_begin(conn, theirs), Fresh)
         found = await replay_or_begin(conn, mine)
@@ -119,7 +120,7 @@ async def test_another_principal_with_the_same_key_sees_nothing(engine: AsyncEng
 
 def key_lock(key: str) -> int:
     """The advisory lock that a request of the one account takes for this key."""
-    return Asked(principal="api", key=key, digest=b"").lock
+    return Asked(principal="api", key=key, digests={}).lock
 
 
 @pytest.mark.scenario("F39")
@@ -145,7 +146,7 @@ async def test_a_twin_in_progress_is_answered_at_once_and_later_replays(
 
 async def test_the_answer_stored_while_we_tried_the_lock_is_seen(engine: AsyncEngine) -> None:
     """⚑ The second look is a statement of its own, begun after the lock was ours."""
-    asked = Asked(principal="api", key="k", digest=b"d" * 32)
+    asked = Asked(principal="api", key="k", digests=DIGESTS)
     answer = Answer(status=202, headers={}, body=b"first", job_id=JobId(UUID(int=1)))
     storing, looked = asyncio.Event(), asyncio.Event()
 
@@ -193,7 +194,7 @@ class FirstLook:
 
 async def test_a_live_answer_is_never_written_over(engine: AsyncEngine) -> None:
     """Should a lock ever fail, the transaction does too, and the first answer stays."""
-    asked = Asked(principal="api", key="k", digest=b"d" * 32)
+    asked = Asked(principal="api", key="k", digests=DIGESTS)
     answer = Answer(status=202, headers={}, body=b"first", job_id=JobId(UUID(int=1)))
     async with engine.begin() as conn:
         await store_answer(conn, asked, answer, hours=72)
@@ -224,7 +225,7 @@ async def test_a_stored_answer_outlives_the_rule_that_allowed_it(
     # The same request as it would have been stored when `strange` was still allowed.
     strange = body | {"payload": body["payload"] | {"strange": 1}}
     problem_of(await post(client, strange, key="k"), 422, "invalid-request")
-    asked = Asked(principal="api", key="k", digest=request_digest("POST", "/v1/jobs", strange))
+    asked = ask("api", "k", method="POST", route="/v1/jobs", body=strange)
     stored = Answer(
         status=202,
         headers={"Location": first.headers["location"]},
@@ -287,7 +288,7 @@ async def test_the_reaper_deletes_expired_keys_only(
 @pytest.mark.scenario("F41")
 async def test_a_takeover_that_waits_for_the_reaper_inserts(engine: AsyncEngine) -> None:
     """C32: the row disappears under the conflict; the answer is stored all the same."""
-    asked = Asked(principal="api", key="k", digest=b"d" * 32)
+    asked = Asked(principal="api", key="k", digests=DIGESTS)
     answer = Answer(status=202, headers={}, body=b"old", job_id=JobId(UUID(int=1)))
     async with engine.begin() as conn:
         await store_answer(conn, asked, answer, hours=72)
