@@ -14,6 +14,7 @@ from api.counting import Counting
 from api.off_loop import OffLoop
 from api.problems import Problem, ProblemRaised
 from api.settings import BACKGROUND_POOL_SIZE, ApiSettings
+from shared.audit import acting
 from shared.database import open_engine, transaction
 from shared.jobs.counts import read_counts
 from shared.kinds import Kind
@@ -51,12 +52,16 @@ class Resources:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """A request's READ COMMITTED transaction with its limits set; commits at its end."""
+        """A request's READ COMMITTED transaction with its limits set; commits at its end.
+
+        What it does is audited as done by whoever the request is of.
+        """
         with self._admitted():
             async with transaction(
                 self.engine,
                 lock_timeout=self.settings.request_lock_timeout,
                 idle_timeout=self.settings.timing.idle_in_transaction,
+                actor=acting(),
             ) as conn:
                 yield conn
 
