@@ -13,9 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import EVERYTHING, IN_SCOPE, Scope
 
+# When it was looked at, and how long until it is due, by the database's clock.
+MOMENT = """clock_timestamp() AS read_at,
+           extract(epoch FROM j.available_at - clock_timestamp())::double precision AS due_in"""
+
 READ_JOB = text(f"""
     SELECT j.*, p.payload, o.result, o.error,
-           extract(epoch FROM j.available_at - clock_timestamp())::double precision AS due_in
+           {MOMENT}
       FROM chot.jobs j
       LEFT JOIN chot.job_payloads p ON p.job_id = j.id
       LEFT JOIN chot.job_outputs o ON o.job_id = j.id
@@ -24,7 +28,7 @@ READ_JOB = text(f"""
 
 # A job moves to the archive in one commit, and never back: who did not find it here looks there.
 READ_ARCHIVED = text(f"""
-    SELECT j.*, a.payload, a.result, a.error, 0::double precision AS due_in, a.attempts
+    SELECT j.*, a.payload, a.result, a.error, {MOMENT}, a.attempts
       FROM chot.archived_jobs a, jsonb_populate_record(NULL::chot.jobs, a.job) AS j
      WHERE a.id = :job_id AND {IN_SCOPE}""")
 
@@ -54,8 +58,7 @@ async def list_attempts(
 
 # One statement, so that the state and its attempts are of one moment.
 SHOW_JOB = text(f"""
-    SELECT j.*, o.result, o.error,
-           extract(epoch FROM j.available_at - clock_timestamp())::double precision AS due_in,
+    SELECT j.*, o.result, o.error, {MOMENT},
            coalesce((SELECT json_agg(a ORDER BY a.fence) FROM (
                SELECT fence, attempt, worker_id, code_version, started_at, ended_at, outcome, error
                  FROM chot.attempts WHERE job_id = j.id ORDER BY fence DESC LIMIT :most) AS a
@@ -153,8 +156,7 @@ async def list_jobs(
 
 def _page(looked: str, where: str) -> TextClause:
     return text(f"""
-        SELECT j.*, NULL AS payload, NULL AS result, o.error,
-               extract(epoch FROM j.available_at - clock_timestamp())::double precision AS due_in
+        SELECT j.*, NULL AS payload, NULL AS result, o.error, {MOMENT}
           FROM (SELECT * FROM ({looked}) AS j WHERE {where} ORDER BY j.id DESC LIMIT :most) AS j
           LEFT JOIN chot.job_outputs o ON o.job_id = j.id ORDER BY j.id DESC""")
 

@@ -59,6 +59,7 @@ LARGE = {*TABLES}
 ID = uuid4()
 OURS = {"job_id": ID, "fence": 1, "token": ID}
 PROGRESS = {"done": 1, "total": 2, "unit": "x", "message": "y"}
+PROGRESS |= {"reached": 1, "rate": 0.5, "age": 1.0}
 ENDS = {"result": None, "error": None}
 CLAIM = claimant().binds() | {"ids": [uuid4() for _ in range(10)]}
 CLAIM |= {"tokens": [uuid4() for _ in range(10)]}
@@ -70,6 +71,9 @@ BEAT = {
     "totals": [1] * 100,
     "units": ["x"] * 100,
     "messages": ["y"] * 100,
+    "reached": [1] * 100,
+    "rates": [0.5] * 100,
+    "ages": [1.0] * 100,
     "lease": 30.0,
 }
 STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
@@ -95,7 +99,7 @@ STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "wait for the next": (SECONDS_TO_NEXT, {}),
     "settle misses": (READ_MISSED, {"ids": CLAIM["ids"], "worker_id": "w"}),
     "find a cleanup": (LOCK_ONE_DUE, {"kinds": ["probe.write"]}),
-    "redrive": (REDRIVE_JOB, {"job_id": ID}),
+    "redrive": (REDRIVE_JOB, {"job_id": ID, "approver": None, "approval_id": None}),
     "look for a twin": (READ_REDRIVABLE, {"job_id": ID}),
 }
 # Which index the sweepers must go by; the others go by primary keys.
