@@ -4,12 +4,14 @@ Requests are checked by these models; answers are written by `job_view()` and de
 """
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from sqlalchemy import RowMapping
 
+from shared.jobs.pace import pace_of
 from shared.json_text import portable
 from shared.types import TERMINAL, JobState
 
@@ -85,12 +87,18 @@ class SubmitAnswer(BaseModel):
 
 
 class ProgressView(BaseModel):
-    """How far the job is, as its worker last told."""
+    """How far the job is, as its worker last told, and how fast the attempt that runs moves.
+
+    What is not known is null: docs/live.md says when.
+    """
 
     done: int | None
     total: int | None
     unit: str | None
     message: str | None
+    rate: float | None = Field(description="units per second, of the attempt that runs")
+    moved_at: str | None = Field(description="when this attempt last came further")
+    eta: str | None = Field(description="when `total` is reached at that rate")
 
 
 class AttemptView(BaseModel):
@@ -146,7 +154,7 @@ def job_url(job_id: object) -> str:
     return f"/v1/jobs/{job_id}"
 
 
-def job_summary(row: RowMapping) -> dict[str, Any]:
+def job_summary(row: Mapping[str, Any]) -> dict[str, Any]:
     """What JobSummary describes, of a row of shared.jobs.read."""
     state = JobState(row["state"])
     return {
@@ -185,10 +193,17 @@ def job_view(row: RowMapping) -> dict[str, Any]:
     }
 
 
-def _progress(row: RowMapping) -> dict[str, Any] | None:
+def _progress(row: Mapping[str, Any]) -> dict[str, Any] | None:
     names = ("done", "total", "unit", "message")
     told = {name: row[f"progress_{name}"] for name in names}
-    return None if all(value is None for value in told.values()) else told
+    if all(value is None for value in told.values()):
+        return None
+    pace = pace_of(row)
+    return told | {
+        "rate": pace.rate,
+        "moved_at": show_instant(pace.moved_at),
+        "eta": show_instant(pace.eta),
+    }
 
 
 def _attempt(row: dict[str, Any]) -> dict[str, Any]:

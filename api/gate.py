@@ -75,14 +75,20 @@ class Gate:
 
     async def _caller(self, request: Request) -> Caller | None:
         """Who asks; of several Authorization lines none counts: nobody can say which is meant."""
-        given = request.headers.getlist("authorization")
-        if not given and self._open:
+        if self._open and "authorization" not in request.headers:
             return OWNER
-        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        if scheme.lower() != "bearer":
+        token = token_of(request)
+        if token is None:
             return None
         authenticator: Authenticator = request.app.state.authenticator
-        return await authenticator.authenticate(token.strip())
+        return await authenticator.authenticate(token)
+
+
+def token_of(request: Request) -> str | None:
+    """The bearer token that a request shows, or None."""
+    given = request.headers.getlist("authorization")
+    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def unauthorized() -> Problem:
