@@ -87,8 +87,9 @@ def describe_keys(document: dict[str, Any], settings: ApiSettings) -> None:
     }
     for operations in document["paths"].values():
         for operation in operations.values():
-            # New dicts: those of the routes are shared by every app of this process.
-            operation["parameters"] = [
-                each | policy if each["name"] == HEADER else each
-                for each in operation.get("parameters", ())
-            ]
+            if "parameters" in operation:
+                # New dicts: those of the routes are shared by every app of this process.
+                operation["parameters"] = [
+                    each | policy if each["name"] == HEADER else each
+                    for each in operation["parameters"]
+                ]
