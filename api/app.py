@@ -88,12 +88,12 @@ def _map_errors(app: FastAPI) -> None:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     facts = facts_of(request)
-    problem = _problem_of(error, facts.request_id)
+    problem = _problem_of(error, request, facts.request_id)
     facts.problem = problem.slug
     return problem_response(problem, facts.request_id)
 
 
-def _problem_of(error: Exception, request_id: str) -> Problem:
+def _problem_of(error: Exception, request: Request, request_id: str) -> Problem:
     match error:
         case ProblemRaised():
             return error.problem
@@ -102,7 +102,7 @@ def _problem_of(error: Exception, request_id: str) -> Problem:
         case Busy():
             return Problem(slug="busy", detail=str(error))
         case RequestValidationError():
-            return request_problem(error)
+            return request_problem(error, request)
         case HTTPException():
             return http_problem(error)
         case _:

@@ -79,7 +79,7 @@ def check_submit(
     try:
         body = SubmitBody.model_validate(raw)
     except ValidationError as error:
-        return validation_problem(error)
+        return validation_problem(error, SubmitBody)
     kind = kinds.get(body.kind)
     if kind is None:
         rule = f"is none of the kinds this api knows: {', '.join(sorted(kinds)[:MOST_KINDS_TOLD])}"
@@ -130,7 +130,7 @@ def payload_problem(kind: Kind, payload: str) -> Problem | None:
     try:
         kind.payload.model_validate_json(payload, strict=True)
     except ValidationError as error:
-        return validation_problem(error, prefix="payload")
+        return validation_problem(error, kind.payload, prefix="payload")
     return None
 
 
@@ -142,7 +142,7 @@ async def submit(resources: Resources, request: Request) -> Answer:
     """
     async with resources.transaction() as conn:
         if request.asked is not None:
-            found = await _begin(conn, request.asked)
+            found = await begin(conn, request.asked)
             if found is not None:
                 return found
         answer = await _enqueue(conn, request.checked)
@@ -153,7 +153,8 @@ async def submit(resources: Resources, request: Request) -> Answer:
     return answer
 
 
-async def _begin(conn: AsyncConnection, asked: Asked) -> Answer | None:
+async def begin(conn: AsyncConnection, asked: Asked) -> Answer | None:
+    """The stored answer, or None: the key is ours. ProblemRaised where it is somebody else's."""
     found = await replay_or_begin(conn, asked)
     match found:
         case Answer():
@@ -175,11 +176,12 @@ async def _enqueue(conn: AsyncConnection, checked: Submit | Problem) -> Answer:
     try:
         accepted = await enqueue(conn, checked)
     except EnqueueRefused as refused:
-        raise ProblemRaised(_refusal(refused, checked)) from None
+        raise ProblemRaised(refusal_problem(refused, checked)) from None
     return _answer(checked, accepted)
 
 
-def _refusal(refused: EnqueueRefused, job: Submit) -> Problem:
+def refusal_problem(refused: EnqueueRefused, job: Submit) -> Problem:
+    """What the database has against a job that passed here, in the words of the others."""
     known = refused.code in UNKNOWN
     slug = REFUSALS.get(refused.field, "invalid-request") if known else "invalid-request"
     if slug in NOT_YOURS:
@@ -188,9 +190,10 @@ def _refusal(refused: EnqueueRefused, job: Submit) -> Problem:
     return field_problem(slug, refused.field, str(refused), value)
 
 
-def _answer(job: Submit, accepted: Accepted) -> Answer:
+def accepted_view(job: Submit, accepted: Accepted) -> dict[str, Any]:
+    """What SubmitAnswer describes."""
     url = job_url(accepted.job_id)
-    body = {
+    return {
         "id": str(accepted.job_id),
         "kind": job.kind,
         "company": job.company,
@@ -202,9 +205,13 @@ def _answer(job: Submit, accepted: Accepted) -> Answer:
         "status_url": url,
         "links": {"self": url, "cancel": f"{url}/cancel"},
     }
+
+
+def _answer(job: Submit, accepted: Accepted) -> Answer:
+    body = accepted_view(job, accepted)
     return Answer(
         status=202 if accepted.created else 200,
-        headers={"Location": url, "Retry-After": "1"},
+        headers={"Location": body["status_url"], "Retry-After": "1"},
         body=to_json(body).encode(),
         job_id=accepted.job_id,
     )

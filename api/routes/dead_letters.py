@@ -235,7 +235,7 @@ async def redrive(request: Request, resources: Ready, who: Who) -> Response:
     try:
         asked = RedriveBody.model_validate_json(to_json(raw))
     except ValidationError as error:
-        raise ProblemRaised(validation_problem(error)) from None
+        raise ProblemRaised(validation_problem(error, RedriveBody)) from None
     each = _redrive_each(resources, asked, who.scope, facts_of(request).request_id)
     report = await resources.finish(each, name="redrive")
     return json_response(report)

@@ -18,7 +18,7 @@ DUPLICATES = {
     "merged": "the same work was pending: merged into that job",
     "follow_up": "the same work is running: this payload follows when it has ended",
 }
-UNKNOWN_MEMBER = "Extra inputs are not permitted"
+UNKNOWN_MEMBER = "is not a member of this object"
 
 
 @click.command()
@@ -101,7 +101,7 @@ def _text_for_json(failure: Failure, words: tuple[str, ...]) -> str:
     refused = {
         str(error.get("field"))
         for error in errors
-        if isinstance(error, dict) and error.get("rule") != UNKNOWN_MEMBER
+        if isinstance(error, dict) and not str(error.get("rule")).startswith(UNKNOWN_MEMBER)
     }
     for word in words:
         name, _, value = word.partition("=")
