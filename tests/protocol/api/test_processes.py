@@ -7,18 +7,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 import structlog
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.__main__ import main
 from api.dropping import DROP_SECONDS_MAX
 from dev.processes import Child, Command, answers, free_port, start, wait_until
-from tests.factories import scalar
 from tests.protocol.api.app import KIND_MODULE, note, post, problem_of
 from tests.services import ROOT, Database
 
@@ -61,67 +58,6 @@ def launch(environment: dict[str, str], tmp_path: Path) -> Iterator[Launch]:
     for child in children:
         if child.alive:
             child.stop()
-
-
-@pytest.fixture
-async def two_clients(launch: Launch) -> AsyncIterator[list[httpx.AsyncClient]]:
-    """A client each for two api processes on one database."""
-    ports = [launch()[1], launch()[1]]
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(
-                httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)
-            )
-            for port in ports
-        ]
-
-
-@pytest.mark.scenario("F39")
-async def test_fifty_identical_requests_make_one_job(
-    two_clients: list[httpx.AsyncClient], engine: AsyncEngine
-) -> None:
-    """C18: every 2xx has the same bytes, the others come again, nothing is a 5xx."""
-    body = note()
-    sent = [post(two_clients[n % 2], body, key='"same"') for n in range(50)]
-    got = await asyncio.gather(*sent)
-    assert {answer.status_code for answer in got} <= {202, 409}
-    accepted = [answer for answer in got if answer.status_code == 202]
-    assert len({answer.content for answer in accepted}) == 1
-    assert sum("idempotency-replayed" not in answer.headers for answer in accepted) == 1
-    for answer in got:
-        if answer.status_code == 409:
-            problem_of(answer, 409, "idempotency-key-in-progress")
-            assert answer.headers["retry-after"] == "1"
-    again = [await post(client, body, key='"same"') for client in two_clients]
-    assert {answer.content for answer in again} == {accepted[0].content}
-    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
-
-
-async def test_the_same_work_under_fifty_keys_makes_one_job(
-    two_clients: list[httpx.AsyncClient], engine: AsyncEngine
-) -> None:
-    """The active fingerprint decides across processes; a duplicate is no error."""
-    body = note()
-    got = await asyncio.gather(*(post(two_clients[n % 2], body, key=f"k{n}") for n in range(50)))
-    assert sorted({answer.status_code for answer in got}) == [200, 202]
-    assert len({answer.json()["id"] for answer in got}) == 1
-    assert sum(answer.json()["created"] for answer in got) == 1
-    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
-
-
-async def test_one_key_with_two_bodies_makes_one_job(
-    two_clients: list[httpx.AsyncClient], engine: AsyncEngine
-) -> None:
-    """C19: one is accepted, the other is 422, at once or after its 409."""
-    bodies = [note(), note()]
-    got = await asyncio.gather(
-        *(post(client, body, key="k") for client, body in zip(two_clients, bodies, strict=True))
-    )
-    assert [answer.status_code for answer in got].count(202) == 1
-    loser = next(n for n, answer in enumerate(got) if answer.status_code != 202)
-    again = await post(two_clients[loser], bodies[loser], key="k")
-    problem_of(again, 422, "idempotency-key-reused")
-    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
 
 
 async def test_sigterm_ends_a_waiting_poll_and_exits_zero(launch: Launch) -> None:

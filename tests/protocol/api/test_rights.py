@@ -308,32 +308,6 @@ async def test_the_highest_priority_is_an_operators(
     assert (await post(guarded, note() | {"priority": 9}, headers=operator)).status_code == 202
 
 
-@pytest.mark.scenario("F40")
-async def test_an_account_that_lost_its_right_gets_no_replay(
-    guarded: httpx.AsyncClient, owner_engine: AsyncEngine
-) -> None:
-    """C16, C17: rights come before the stored answer; a revoked key is nobody's."""
-    whole = await make_key(owner_engine, Role.SUBMIT, scope=ACME, principal="shop")
-    blue = await make_key(owner_engine, Role.SUBMIT, scope=BLUE, principal="shop")
-    reader = await make_key(owner_engine, Role.READ, scope=ACME, principal="shop")
-    body = note()
-    first = await post(guarded, body, key="k", headers=bearer(whole))
-    again = await post(guarded, body, key="k", headers=bearer(whole))
-    assert (again.content, again.headers["idempotency-replayed"]) == (first.content, "true")
-    problem_of(await post(guarded, body, key="k", headers=bearer(blue)), 422, "unknown-brand")
-    problem_of(await post(guarded, body, key="k", headers=bearer(reader)), 403, "forbidden")
-    next_key = await make_key(owner_engine, Role.SUBMIT, scope=RED, principal="shop")
-    again = await post(guarded, body, key="k", headers=bearer(next_key))
-    assert again.content == first.content, "the account's next key finds its answers"
-    await revoked(owner_engine, next_key)
-
-    async def refused() -> bool:
-        answer = await post(guarded, body, key="k", headers=bearer(next_key))
-        return answer.status_code == 401
-
-    await eventually(refused, seconds=CACHE_SECONDS + 5)
-
-
 async def revoked(owner_engine: AsyncEngine, key: str) -> None:
     """End the key, as `chot keys revoke` does."""
     async with owner_engine.begin() as conn:
