@@ -41,6 +41,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/openapi.json"): ANYBODY,
     ("GET", "/metrics"): Rule(role=Role.READ, everywhere=True),
     ("POST", "/v1/jobs"): Rule(role=Role.SUBMIT),
+    ("POST", "/v1/jobs:batch"): Rule(role=Role.SUBMIT),
     ("GET", "/v1/jobs"): READ,
     ("GET", "/v1/jobs/{job_id}"): READ,
     ("POST", "/v1/jobs/{job_id}/cancel"): OPERATE,

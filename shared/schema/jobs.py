@@ -183,6 +183,8 @@ Index("jobs_dead_idx", jobs.c.id, postgresql_where=text("state = 'dead'"))
 Index("jobs_cleanup_idx", jobs.c.id, postgresql_where=text("cleanup_due"))
 Index("jobs_company_idx", jobs.c.company, jobs.c.id)
 Index("jobs_brand_idx", jobs.c.company, jobs.c.brand, jobs.c.id)
+Index("jobs_kind_idx", jobs.c.kind, jobs.c.id)
+Index("jobs_principal_idx", jobs.c.principal, jobs.c.id)
 
 job_payloads = Table(
     "job_payloads",

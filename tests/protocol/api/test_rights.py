@@ -35,6 +35,7 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/openapi.json"): None,
     ("GET", "/metrics"): Role.READ,
     ("POST", "/v1/jobs"): Role.SUBMIT,
+    ("POST", "/v1/jobs:batch"): Role.SUBMIT,
     ("GET", "/v1/jobs"): Role.READ,
     ("GET", "/v1/jobs/{job_id}"): Role.READ,
     ("POST", "/v1/jobs/{job_id}/cancel"): Role.OPERATE,
@@ -85,7 +86,11 @@ async def ask(
 ) -> httpx.Response:
     """A request that would succeed for an admin."""
     url = path.replace("{job_id}", job_id).replace("{queue}", "default")
-    body = {"/v1/jobs": note(), "/v1/dead-letters/redrive": {"ids": [job_id]}}.get(path)
+    body = {
+        "/v1/jobs": note(),
+        "/v1/jobs:batch": {"jobs": [note()]},
+        "/v1/dead-letters/redrive": {"ids": [job_id]},
+    }.get(path)
     sent = body is not None and method == "POST"
     content = json.dumps(body) if sent else None
     headers = bearer(key) | (JSON if sent else {})
