@@ -56,6 +56,7 @@ def main() -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # it would believe X-Forwarded-For of any peer on loopback
         lifespan="on",
         ws="none",  # an upgrade is then a request like any other, and its answer a problem
         timeout_keep_alive=settings.api_keep_alive_seconds,

@@ -3,13 +3,15 @@
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
+from api.headers import SafeHeaders
 from api.idempotency_key import describe_keys
 from api.problems import MEDIA_TYPE, PROBLEMS, TYPE_BASE
 from api.settings import ApiSettings
 
 # What any route behind the token may answer.
-EVERYWHERE = ("unauthorized", "forbidden", "invalid-request", "internal-error")
+EVERYWHERE = ("unauthorized", "forbidden", "invalid-request", "rate-limited", "internal-error")
 UNAVAILABLE = ("overloaded", "busy", "database-unavailable", "starting")
 OF_A_BODY = ("malformed-json", "body-too-slow", "too-large", "unsupported-media-type")
 TEXT = {"type": "string"}
@@ -55,6 +57,10 @@ class DescribedApi(FastAPI):
     def __init__(self, settings: ApiSettings, **options: Any) -> None:
         super().__init__(**options)
         self._settings = settings
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Whatever is answered goes out with safe headers, the framework's own 500 included."""
+        return SafeHeaders(super().build_middleware_stack())
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document; built once."""

@@ -17,6 +17,16 @@ from shared.audit import Action, noted
 APPROVABLE = frozenset({Action.JOB_REDRIVE})
 
 
+def read_actions(setting: str) -> frozenset[Action]:
+    """Actions of a comma-separated setting; ValueError names what can ask for no approval."""
+    names = [name for name in (part.strip() for part in setting.split(",")) if name]
+    strange = [name for name in names if name not in APPROVABLE]
+    if strange:
+        known = ", ".join(sorted(APPROVABLE))
+        raise ValueError(f"names {strange[0]!r}, which asks for no approval; known: {known}")
+    return frozenset(map(Action, names))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
     """An approval that this transaction has used."""
