@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from api.examples import add_examples
 from api.headers import SafeHeaders
 from api.idempotency_key import describe_keys
 from api.problems import MEDIA_TYPE, PROBLEMS, TYPE_BASE
@@ -43,11 +44,27 @@ def problems(*slugs: str) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route that may answer with these types, and those of every route."""
     by_status: dict[int | str, list[str]] = {}
     for slug in dict.fromkeys((*slugs, *EVERYWHERE, *UNAVAILABLE)):
-        by_status.setdefault(PROBLEMS[slug][0], []).append(f"`{slug}`: {PROBLEMS[slug][1]}.")
-    schema = {"$ref": "#/components/schemas/Problem"}
+        by_status.setdefault(PROBLEMS[slug][0], []).append(slug)
+    return {status: _problems_of(named) for status, named in by_status.items()}
+
+
+def _problems_of(slugs: list[str]) -> dict[str, Any]:
+    said = " ".join(f"`{slug}`: {PROBLEMS[slug][1]}." for slug in slugs)
+    content = {
+        "schema": {"$ref": "#/components/schemas/Problem"},
+        "examples": {slug: {"value": _example_of(slug)} for slug in slugs},
+    }
+    return {"description": said, "content": {MEDIA_TYPE: content}}
+
+
+def _example_of(slug: str) -> dict[str, Any]:
+    status, title = PROBLEMS[slug]
     return {
-        status: {"description": " ".join(said), "content": {MEDIA_TYPE: {"schema": schema}}}
-        for status, said in by_status.items()
+        "type": TYPE_BASE + slug,
+        "title": title,
+        "status": status,
+        "detail": "what was wrong this time, in words",
+        "instance": "urn:uuid:5a6b7c8d-9e0f-4a1b-8c2d-3e4f5a6b7c8d",
     }
 
 
@@ -68,5 +85,6 @@ class DescribedApi(FastAPI):
             described = super().openapi()
             described["components"]["schemas"] |= {"Problem": PROBLEM, "FieldError": FIELD_ERROR}
             describe_keys(described, self._settings)
+            add_examples(described)
             self.openapi_schema = described
         return self.openapi_schema

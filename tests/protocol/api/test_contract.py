@@ -157,10 +157,11 @@ async def test_the_description_tells_how_errors_look(client: httpx.AsyncClient) 
             assert {"401", "422", "500", "503"} <= set(operation["responses"])
             for status, answer in operation["responses"].items():
                 if int(status) >= 400:
-                    (content,) = answer["content"].items()
-                    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
-                    assert content == ("application/problem+json", schema)
+                    ((media, content),) = answer["content"].items()
+                    assert media == "application/problem+json"
+                    assert content["schema"] == {"$ref": "#/components/schemas/Problem"}
                     told |= {(slug, int(status)) for slug in SLUG.findall(answer["description"])}
+                    assert content["examples"].keys() == set(SLUG.findall(answer["description"]))
     table = {(slug, status) for slug, (status, _) in PROBLEMS.items()}
     assert told == {each for each in table if each[0] not in ROUTELESS}
     example = described["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["application/json"]

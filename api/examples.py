@@ -1,0 +1,203 @@
+"""Examples for /openapi.json: of every answer that means success, and of parameters.
+
+By operation and status; a route may bring its own instead, in its `responses` or its model. Tests
+hold that none is missing, that each fits its schema, and that the requests are accepted.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+JOB_ID = "019a8f3e-5b7c-7d21-9e4a-3c5d6e7f8091"
+DEAD_ID = "019a8f3e-1a2b-7c3d-8e4f-5a6b7c8d9e0f"
+PRINCIPAL = "closing-desk"
+URL = f"/v1/jobs/{JOB_ID}"
+DEAD_URL = f"/v1/jobs/{DEAD_ID}"
+CURSOR = "MDE5YThmM2UtNWI3Yy03ZDIxLTllNGEtM2M1ZDZlN2Y4MDkx"
+ERROR = {"type": "PermanentError", "message": "period 2026-01 is closed", "code": "CL001"}
+
+SUBMITTED = {
+    "id": JOB_ID,
+    "kind": "costing.run",
+    "company": "SAMPLE",
+    "brand": "LUA",
+    "state": "pending",
+    "created": True,
+    "duplicate": None,
+    "input_as_of": None,
+    "status_url": URL,
+    "links": {"self": URL, "cancel": f"{URL}/cancel"},
+}
+JOINED = SUBMITTED | {
+    "state": "running",
+    "created": False,
+    "duplicate": "joined",
+    "input_as_of": "2026-02-01T01:00:02.218540Z",
+}
+ATTEMPT = {
+    "attempt": 1,
+    "fence": 1,
+    "worker_id": "ip-10-0-3-17-1-9f2c",
+    "code_version": "2026.2.1",
+    "started_at": "2026-02-01T01:00:02.218540Z",
+    "ended_at": None,
+    "outcome": None,
+    "error": None,
+}
+SUMMARY = {
+    "id": JOB_ID,
+    "kind": "costing.run",
+    "company": "SAMPLE",
+    "brand": "LUA",
+    "queue": "default",
+    "state": "running",
+    "priority": 5,
+    "attempt": 1,
+    "max_attempts": 5,
+    "lost_leases": 0,
+    "interruptions": 0,
+    "fence": 1,
+    "progress": {
+        "done": 12000,
+        "total": 48000,
+        "unit": "movements",
+        "message": "pool LUA-1",
+        "rate": 1500.0,
+        "moved_at": "2026-02-01T01:00:10.442101Z",
+        "eta": "2026-02-01T01:00:34.442101Z",
+    },
+    "error": None,
+    "blocked_by": None,
+    "cleanup_pending": False,
+    "payload_version": 1,
+    "principal": PRINCIPAL,
+    "created_at": "2026-02-01T01:00:01.901377Z",
+    "available_at": "2026-02-01T01:00:01.901377Z",
+    "started_at": "2026-02-01T01:00:02.218540Z",
+    "finished_at": None,
+    "links": {"self": URL, "cancel": f"{URL}/cancel"},
+}
+JOB = SUMMARY | {"result": None, "attempts": [ATTEMPT]}
+CANCELLED = JOB | {
+    "state": "cancelled",
+    "finished_at": "2026-02-01T01:00:11.006213Z",
+    "links": {"self": URL},
+    "attempts": [
+        ATTEMPT | {"ended_at": "2026-02-01T01:00:11.006213Z", "outcome": "cancelled"},
+    ],
+}
+DEAD_JOB = {
+    "id": DEAD_ID,
+    "kind": "costing.run",
+    "company": "SAMPLE",
+    "brand": "LUA",
+    "attempt": 1,
+    "lost_leases": 0,
+    "finished_at": "2026-02-01T01:00:04.118002Z",
+    "error": ERROR,
+    "links": {"self": DEAD_URL, "redrive": f"{DEAD_URL}/redrive"},
+}
+DEAD_MESSAGE = {
+    "id": 7,
+    "queue": "default",
+    "message_id": "5fea7756-0ea4-451a-a703-a558b933e274",
+    "reason": "no JSON object",
+    "receive_count": 1,
+    "created_at": "2026-02-01T00:12:45.000000Z",
+    "body": "hello",
+    "body_encoding": "text",
+    "body_bytes": 5,
+    "attributes": {},
+}
+QUEUE = {
+    "name": "default",
+    "paused": False,
+    "pending": 3,
+    "due": 2,
+    "running": 1,
+    "dead": 1,
+    "oldest_due_seconds": 0.734,
+    "alone_worker": None,
+}
+WORKER = {
+    "worker_id": ATTEMPT["worker_id"],
+    "host": "ip-10-0-3-17",
+    "pid": 1,
+    "state": "working",
+    "live": True,
+    "code_version": "2026.2.1",
+    "started_at": "2026-02-01T00:00:00.000000Z",
+    "seen_at": "2026-02-01T01:00:10.000000Z",
+    "kinds": {"costing.run": 1},
+    "queues": [{"queue": "default", "slots": 4, "free_slots": 3}],
+    "running": [
+        {
+            "job_id": JOB_ID,
+            "kind": "costing.run",
+            "attempt": 1,
+            "started_at": ATTEMPT["started_at"],
+        }
+    ],
+}
+METRICS = """# HELP chot_jobs Jobs in a state that is left
+# TYPE chot_jobs gauge
+chot_jobs{kind="costing.run",state="pending"} 3.0
+"""
+
+ANSWERS: Mapping[str, Mapping[str, Any]] = {
+    "POST /v1/jobs": {"202": SUBMITTED, "200": JOINED},
+    "GET /v1/jobs": {"200": {"jobs": [SUMMARY], "next_cursor": CURSOR}},
+    "GET /v1/jobs/{job_id}": {"200": JOB},
+    "POST /v1/jobs/{job_id}/cancel": {"200": CANCELLED},
+    "POST /v1/jobs/{job_id}/redrive": {
+        "202": {"id": DEAD_ID, "state": "pending", "status_url": DEAD_URL}
+    },
+    "GET /v1/dead-letters": {
+        "200": {"jobs": [DEAD_JOB], "messages": [DEAD_MESSAGE], "next_cursor": None}
+    },
+    "POST /v1/dead-letters/redrive": {
+        "200": {
+            "redriven": [{"id": DEAD_ID, "status_url": DEAD_URL}],
+            "refused": [],
+            "next_cursor": None,
+        }
+    },
+    "GET /v1/queues": {"200": {"queues": [QUEUE]}},
+    "POST /v1/queues/{queue}/pause": {"200": {"name": "default", "paused": True, "staged": 0}},
+    "POST /v1/queues/{queue}/resume": {"200": {"name": "default", "paused": False, "staged": 2}},
+    "GET /v1/workers": {"200": {"workers": [WORKER]}},
+    "GET /metrics": {"200": METRICS},
+    "GET /healthz": {"200": {"status": "ok"}},
+    "GET /readyz": {
+        "200": {"status": "ready", "database": "ok", "relay": "publishing"},
+        "503": {
+            "status": "not ready",
+            "database": "the database cannot be reached: ConnectionRefusedError",
+            "relay": "failing",
+        },
+    },
+}
+PARAMETERS: Mapping[str, Any] = {
+    "job_id": JOB_ID,
+    "queue": "default",
+    "state": "running",
+    "kind": "costing.run",
+    "company": "SAMPLE",
+    "brand": "LUA",
+    "principal": PRINCIPAL,
+    "limit": 50,
+    "wait": 20,
+}
+
+
+def add_examples(document: dict[str, Any]) -> None:
+    """Put them where the document has none of its own yet."""
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            for each in operation.get("parameters", ()):
+                if each["name"] in PARAMETERS and not each.keys() & {"example", "examples"}:
+                    each["example"] = PARAMETERS[each["name"]]
+            answers = ANSWERS.get(f"{method.upper()} {path}", {})
+            for status, example in answers.items():
+                for content in operation["responses"][status].get("content", {}).values():
+                    if not content.keys() & {"example", "examples"}:
+                        content["example"] = example
