@@ -44,6 +44,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/jobs:batch"): Rule(role=Role.SUBMIT),
     ("GET", "/v1/jobs"): READ,
     ("GET", "/v1/jobs/{job_id}"): READ,
+    ("GET", "/v1/jobs/{job_id}/events"): READ,
     ("POST", "/v1/jobs/{job_id}/cancel"): OPERATE,
     ("POST", "/v1/jobs/{job_id}/redrive"): OPERATE,
     ("GET", "/v1/dead-letters"): OPERATE,

@@ -1,8 +1,5 @@
 """Jobs: submit, show, list, cancel, redrive."""
 
-import asyncio
-import hashlib
-from time import monotonic
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -10,20 +7,19 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from api.actions import cancelled_view, job_not_found, redrive_one
-from api.bodies import JobSummary, JobView, SubmitAnswer, SubmitBody, job_summary, job_view
+from api.bodies import JobSummary, JobView, SubmitAnswer, SubmitBody, job_summary
 from api.cursors import read_job_cursor, write_cursor
-from api.dependencies import Facts, Ready, Who
+from api.dependencies import Facts, Live, Ready, Who
 from api.description import OF_A_BODY, problems
 from api.gate import read_json_body
 from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
 from api.problems import Problem, ProblemRaised
 from api.queries import Limit, WaitSeconds
-from api.resources import Resources
 from api.responses import json_response
+from api.showing import show_awaited, show_now, shown
 from api.submission import read_submission, submit
-from shared.jobs.read import list_jobs, show_job
-from shared.json_text import to_json
-from shared.types import TERMINAL, JobState
+from shared.jobs.read import list_jobs
+from shared.types import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 SUBMIT_EXAMPLE = {
@@ -32,8 +28,6 @@ SUBMIT_EXAMPLE = {
     "brand": "LUA",
     "payload": {"period": "2026-01"},
 }
-LONGEST_RETRY_AFTER = 60
-POLL_SECONDS = 0.5
 
 
 @router.post(
@@ -132,7 +126,7 @@ async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who:
 async def show(
     job_id: UUID,
     request: Request,
-    resources: Ready,
+    hub: Live,
     facts: Facts,
     who: Who,
     *,
@@ -140,35 +134,12 @@ async def show(
 ) -> Response:
     """Show a job. `wait` answers when it has ended, or after so many seconds at the latest."""
     facts.job_id = str(job_id)
-    deadline = monotonic() + min(wait, resources.settings.longest_wait)
-    while True:
-        # Nothing is held between two looks: neither a transaction nor a connection.
-        async with resources.reading() as conn:
-            row = await show_job(conn, job_id, scope=who.scope)
-        if row is None:
-            raise ProblemRaised(job_not_found(job_id))
-        left = deadline - monotonic()
-        if left <= 0 or row["state"] in TERMINAL or await _gone(request, resources):
-            break
-        await asyncio.sleep(min(left, POLL_SECONDS))
-    return _shown(job_view(row), row["due_in"], request.headers.get("if-none-match", ""))
-
-
-async def _gone(request: Request, resources: Resources) -> bool:
-    return resources.stopping.is_set() or await request.is_disconnected()
-
-
-def _shown(view: dict[str, Any], due_in: float, known: str) -> Response:
-    content = to_json(view).encode()
-    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-    if view["state"] not in TERMINAL:
-        due = due_in if view["state"] == JobState.PENDING else 0
-        headers["Retry-After"] = str(min(LONGEST_RETRY_AFTER, max(1, round(due))))
-    tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
-    if etag in tags or "*" in tags:
-        return Response(status_code=304, headers=headers)
-    return Response(content, 200, headers, media_type="application/json")
+    seconds = min(wait, hub.resources.settings.longest_wait)
+    if seconds:
+        row = await show_awaited(hub, request, job_id, who, seconds)
+    else:
+        row = await show_now(hub.resources, job_id, who)
+    return shown(row, request.headers.get("if-none-match", ""))
 
 
 @router.post(
