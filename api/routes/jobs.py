@@ -1,24 +1,22 @@
-"""Jobs: submit, show, list, cancel, redrive."""
+"""Jobs: submit, show, cancel, redrive. Their list: api/routes/listing.py."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel
 
 from api.actions import cancelled_view, job_not_found, redrive_one
-from api.bodies import JobSummary, JobView, SubmitAnswer, SubmitBody, job_summary
-from api.cursors import read_job_cursor, write_cursor
+from api.bodies import JobView, SubmitAnswer, SubmitBody
 from api.dependencies import Facts, Live, Ready, Who
 from api.description import OF_A_BODY, problems
 from api.gate import read_json_body
 from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
 from api.problems import Problem, ProblemRaised
-from api.queries import Limit, WaitSeconds
+from api.queries import WaitSeconds
 from api.responses import json_response
 from api.showing import show_awaited, show_now, shown
 from api.submission import read_submission, submit
-from shared.jobs.read import list_jobs
 from shared.types import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -71,50 +69,6 @@ async def submit_job(request: Request, resources: Ready, facts: Facts, who: Who)
     if answer.replayed:
         headers["Idempotency-Replayed"] = "true"
     return Response(answer.body, answer.status, headers, media_type="application/json")
-
-
-class ListQuery(BaseModel):
-    """Filters of a list of jobs; a name that is none of them is refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    state: JobState | None = None
-    kind: str | None = Field(None, max_length=100)
-    company: str | None = Field(None, max_length=100)
-    brand: str | None = Field(None, max_length=100)
-    cursor: str | None = Field(None, max_length=200, description="`next_cursor` of the last page")
-    limit: Limit = 50
-
-    @field_validator("kind", "company", "brand")
-    @classmethod
-    def _storable(cls, value: str | None) -> str | None:
-        if value is not None and "\x00" in value:
-            raise ValueError("must not hold U+0000")
-        return value
-
-
-class JobPage(BaseModel):
-    """Jobs, newest first. `next_cursor` is null at the end; a short page is not always the last."""
-
-    jobs: list[JobSummary]
-    next_cursor: str | None
-
-
-@router.get("", response_class=Response, responses=problems() | {200: {"model": JobPage}})
-async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who: Who) -> Response:
-    """List jobs, newest first; paging neither repeats nor skips one while they change."""
-    filters: dict[str, Any] = query.model_dump(
-        exclude={"cursor", "limit"}, exclude_none=True, mode="json"
-    )
-    if query.cursor is not None:
-        filters["before"] = read_job_cursor(query.cursor)
-    async with resources.transaction() as conn:
-        page = await list_jobs(conn, filters, limit=query.limit, scope=who.scope)
-    body = {
-        "jobs": [job_summary(row) for row in page.rows],
-        "next_cursor": write_cursor(str(page.next_before)) if page.next_before else None,
-    }
-    return json_response(body)
 
 
 @router.get(

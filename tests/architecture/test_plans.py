@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.access import Scope
 from shared.database import open_engine
 from shared.jobs.cancel import CANCEL_JOB
-from shared.jobs.read import list_jobs
+from shared.jobs.listing import list_jobs
 from shared.jobs.redrive import READ_REDRIVABLE, REDRIVE_JOB
 from shared.outbox import DELETE_SENT, SECONDS_TO_NEXT
 from shared.publishing import LEAVE_WINDOW, PER_SLOT, TAKE_DUE, take
@@ -233,6 +233,6 @@ async def test_the_list_of_a_small_brand_reads_its_jobs_only(
         await conn.execute(text("ANALYZE chot.jobs"))
     async with owner_engine.begin() as conn:
         before = await conn.scalar(ROWS_READ)
-        page = await list_jobs(conn, {}, limit=50, scope=Scope(company="ACME", brands=brands))
+        page = await list_jobs(conn, limit=50, scope=Scope(company="ACME", brands=brands))
         assert (len(page.rows), page.next_before) == (10 * len(brands), None)
         assert await conn.scalar(ROWS_READ) - before < 10 * len(brands) * 10
