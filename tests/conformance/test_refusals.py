@@ -1,5 +1,6 @@
-"""What is refused before the key counts: sizes, types, texts that no database takes. C38, C42, C43."""
+"""What is refused before the key counts: sizes, types, texts that no database takes. C28, C38, C42, C43."""
 
+import asyncio
 import gzip
 import json
 
@@ -7,9 +8,11 @@ import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from shared.access import Role
 from tests.conformance.calls import assert_fresh, count, keys_stored, new_key
-from tests.conformance.world import World, client_to
+from tests.conformance.world import BURST, World, client_to
 from tests.protocol.api.app import note, post, problem_of
+from tests.protocol.api.keys import bearer, make_key
 
 UNSTORABLE = {
     "NUL": '{"kind": "api.note", "company": "ACME", "payload": {"number": 1, "note": "\\u0000"}}',
@@ -47,6 +50,24 @@ async def test_a_body_too_large_or_of_another_type_does_not_use_the_key_up(
     problem_of(packed, 415, "unsupported-media-type")
     assert await keys_stored(engine, key) == 0
     assert_fresh(await post(pair[1], body, key=key))
+    assert await count(engine, body) == (1, 1)
+
+
+@pytest.mark.case("C28")
+async def test_a_request_that_came_too_soon_has_not_touched_its_key(
+    later: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """429 and when to come again; then the same request under the same key is the first one."""
+    hasty = bearer(await make_key(owner_engine, Role.SUBMIT, Role.READ, principal=new_key("hasty")))
+    body, key = note(), new_key()
+    spent = [await later.get("/v1/queues", headers=hasty) for _ in range(BURST)]
+    assert {answer.status_code for answer in spent} == {200}
+    refused = await post(later, body, key=key, headers=hasty)
+    problem_of(refused, 429, "rate-limited")
+    assert await count(engine, body) == (0, 0)
+    assert await keys_stored(engine, key) == 0
+    await asyncio.sleep(int(refused.headers["retry-after"]))
+    assert_fresh(await post(later, body, key=key, headers=hasty))
     assert await count(engine, body) == (1, 1)
 
 

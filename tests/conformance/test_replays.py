@@ -31,9 +31,9 @@ PURGE = (
 )
 
 
-def asked_by_the_token(key: str, body: Any, route: str = "/v1/jobs") -> Any:
+def asked_by_the_token(key: str, body: Any) -> Any:
     """The request as the api stores it for the account of CHOT_TOKEN."""
-    return ask("api", key, method="POST", route=route, body=body)
+    return ask("api", key, method="POST", route="/v1/jobs", body=body)
 
 
 async def cancelled(engine: AsyncEngine, answer: httpx.Response) -> None:
@@ -47,15 +47,26 @@ async def test_a_key_of_another_route_is_another_request(
     pair: list[httpx.AsyncClient], engine: AsyncEngine
 ) -> None:
     """The answer stored under one route is not given on another; another method is no route."""
-    body, key = note(), new_key()
-    elsewhere = asked_by_the_token(key, body, route="/v1/elsewhere")
-    answer = Answer(status=200, headers={}, body=b"{}", job_id=None)
-    async with engine.begin() as conn:
-        await store_answer(conn, elsewhere, answer, hours=1)
-    problem_of(await post(pair[0], body, key=key), 422, "idempotency-key-reused")
-    put = await pair[0].put("/v1/jobs", json=body, headers={"Idempotency-Key": key})
+    one, many, key, other = note(), {"jobs": [note()]}, new_key(), new_key()
+    first = await post(pair[0], one, key=key)
+    assert_fresh(first)
+    refused = await batch(pair[1], many, key)
+    problem_of(refused, 422, "idempotency-key-reused")
+    put = await pair[0].put("/v1/jobs", json=one, headers={"Idempotency-Key": key})
     problem_of(put, 405, "method-not-allowed")
-    assert await count(engine, body) == (0, 0)
+    assert_replays(await post(pair[1], one, key=key), first)
+    assert await count(engine, many["jobs"][0]) == (0, 0)
+    done = await batch(pair[0], many, other)
+    assert (done.status_code, done.json()["created"]) == (200, 1)
+    problem_of(await post(pair[1], many["jobs"][0], key=other), 422, "idempotency-key-reused")
+    again = await batch(pair[1], many, other)
+    assert (again.content, again.headers[REPLAYED]) == (done.content, "true")
+    assert await count(engine, many["jobs"][0]) == (1, 1)
+
+
+async def batch(client: httpx.AsyncClient, body: Any, key: str) -> httpx.Response:
+    """POST /v1/jobs:batch under a key."""
+    return await client.post("/v1/jobs:batch", json=body, headers={"Idempotency-Key": key})
 
 
 @pytest.mark.case("C14")

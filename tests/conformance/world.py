@@ -20,6 +20,7 @@ from tests.services import Database, seed_company
 TOKEN = "a-token-for-tests"  # noqa: S105 - of a test
 KINDS = "tests.protocol.api.kinds"
 LATER_KINDS = "tests.conformance.later_kinds"
+BURST = 30
 NOWHERE = "http://127.0.0.1:9"
 VIETNAMESE_BRAND = "Đỏ"
 # A key that begins with `held` waits here, in its transaction: the job is written, the key is not.
@@ -56,7 +57,8 @@ BLOCKED = WAITING.format("wait_event_type = 'Lock'")
 class World:
     """The session's database and processes. SQS is nowhere, so that what is staged can be counted.
 
-    `later` is an api of the next release: it knows `later_kinds` and wants a key with each submit.
+    `later` is an api of the next release: it knows `later_kinds`, wants a key with each submit and
+    lets no account ask for more than BURST times at once.
     """
 
     database: Database
@@ -73,6 +75,8 @@ class World:
             CHOT_KIND_MODULES=LATER_KINDS,
             CHOT_IDEMPOTENCY_REQUIRED="true",
             CHOT_IDEMPOTENCY_HOURS="100",
+            CHOT_RATE_PER_SECOND="1",
+            CHOT_RATE_BURST=str(BURST),
         )[1]
 
     def api(self, **changes: str) -> Any:
