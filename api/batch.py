@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue
@@ -18,6 +19,7 @@ from api.authentication import Caller
 from api.bodies import SubmitAnswer, SubmitBody
 from api.gate import BATCH_PATH
 from api.idempotency import Answer, Asked, ask, store_answer
+from api.pending import Admission
 from api.problems import (
     FieldError,
     Problem,
@@ -184,7 +186,9 @@ async def submit_batch(resources: Resources, batch: Batch) -> Answer:
 
     Raises as submit() does. An item that is refused is part of the answer.
     """
-    async with resources.transaction() as conn:
+    items = () if isinstance(batch.checked, Problem) else batch.checked
+    jobs = [each for each in items if isinstance(each, Submit)]
+    async with resources.pending.admit(jobs) as admission, resources.transaction() as conn:
         if batch.asked is not None:
             found = await begin(conn, batch.asked)
             if found is not None:
@@ -192,13 +196,45 @@ async def submit_batch(resources: Resources, batch: Batch) -> Answer:
                 return found
         if isinstance(batch.checked, Problem):
             raise ProblemRaised(batch.checked)
-        met = await enqueue_each(conn, batch.listed) if batch.listed != "[]" else []
-        answer = await _answer(batch.checked, met)
+        checked, listed = batch.checked, batch.listed
+        no_room = await admission.beyond(conn)
+        if len(no_room) == len(checked):
+            raise ProblemRaised(no_room[0])  # nothing is stored: the same batch may pass later
+        if no_room:
+            checked = _without_room(checked, no_room)
+            listed = listed_jobs([each for each in checked if isinstance(each, Submit)])
+        met = await enqueue_each(conn, listed) if listed != "[]" else []
+        _tell_made(admission, checked, met)
+        answer = await _answer(checked, met)
         if batch.asked is not None:
             hours = resources.settings.idempotency_hours
             await store_answer(conn, batch.asked, answer, hours=hours)
     resources.relay.wake()
     return answer
+
+
+def _without_room(
+    checked: Sequence[Submit | Problem], no_room: Mapping[int, Problem]
+) -> Sequence[Submit | Problem]:
+    """The items, with a problem for each job, by its number among the jobs, that has no room."""
+    numbers = count()
+    return [
+        _placed(no_room[number], index)
+        if isinstance(each, Submit) and (number := next(numbers)) in no_room
+        else each
+        for index, each in enumerate(checked)
+    ]
+
+
+def _tell_made(
+    admission: Admission,
+    checked: Sequence[Submit | Problem],
+    met: Sequence[Accepted | EnqueueRefused],
+) -> None:
+    jobs = [each for each in checked if isinstance(each, Submit)]
+    for job, answer in zip(jobs, met, strict=True):
+        if isinstance(answer, Accepted) and answer.created:
+            admission.made(job)
 
 
 def _refuse_lost_rights(stored: Answer, batch: Batch) -> None:

@@ -19,6 +19,7 @@ from api.idempotency import (
     replay_or_begin,
     store_answer,
 )
+from api.pending import Admission
 from api.problems import Problem, ProblemRaised, field_problem, validation_problem
 from api.resources import Resources
 from api.strict_json import parse_object
@@ -140,12 +141,13 @@ async def submit(resources: Resources, request: Request) -> Answer:
     Raises ProblemRaised with nothing written. A COMMIT whose answer was lost raises the driver's
     error: a retry under the same key tells what became of it.
     """
-    async with resources.transaction() as conn:
+    jobs = [request.checked] if isinstance(request.checked, Submit) else []
+    async with resources.pending.admit(jobs) as admission, resources.transaction() as conn:
         if request.asked is not None:
             found = await begin(conn, request.asked)
             if found is not None:
                 return found
-        answer = await _enqueue(conn, request.checked)
+        answer = await _enqueue(conn, request.checked, admission)
         if request.asked is not None:
             hours = resources.settings.idempotency_hours
             await store_answer(conn, request.asked, answer, hours=hours)
@@ -170,13 +172,19 @@ async def begin(conn: AsyncConnection, asked: Asked) -> Answer | None:
     assert_never(found)
 
 
-async def _enqueue(conn: AsyncConnection, checked: Submit | Problem) -> Answer:
+async def _enqueue(
+    conn: AsyncConnection, checked: Submit | Problem, admission: Admission
+) -> Answer:
     if isinstance(checked, Problem):
         raise ProblemRaised(checked)
     try:
+        for no_room in (await admission.beyond(conn)).values():
+            raise ProblemRaised(no_room)
         accepted = await enqueue(conn, checked)
     except EnqueueRefused as refused:
         raise ProblemRaised(refusal_problem(refused, checked)) from None
+    if accepted.created:
+        admission.made(checked)
     return _answer(checked, accepted)
 
 
