@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.access import Role
 from tests.conformance.calls import assert_fresh, count, keys_stored, new_key
-from tests.conformance.world import BURST, World, client_to
+from tests.conformance.world import World, client_to
 from tests.protocol.api.app import note, post, problem_of
 from tests.protocol.api.keys import bearer, make_key
 
@@ -59,10 +59,14 @@ async def test_a_request_that_came_too_soon_has_not_touched_its_key(
 ) -> None:
     """429 and when to come again; then the same request under the same key is the first one."""
     hasty = bearer(await make_key(owner_engine, Role.SUBMIT, Role.READ, principal=new_key("hasty")))
-    body, key = note(), new_key()
-    spent = [await later.get("/v1/queues", headers=hasty) for _ in range(BURST)]
-    assert {answer.status_code for answer in spent} == {200}
-    refused = await post(later, body, key=key, headers=hasty)
+    async with asyncio.timeout(20):
+        while True:  # on a busy machine a token may have come back between the two
+            while (await later.get("/v1/queues", headers=hasty)).status_code == 200:
+                pass
+            body, key = note(), new_key()
+            refused = await post(later, body, key=key, headers=hasty)
+            if refused.status_code == 429:
+                break
     problem_of(refused, 429, "rate-limited")
     assert await count(engine, body) == (0, 0)
     assert await keys_stored(engine, key) == 0
