@@ -20,7 +20,19 @@ from api.problems import Problem, ProblemRaised, field_problem, problem_response
 from api.queries import refuse_ambiguous
 from api.resources import open_resources
 from api.rights import refuse_without_right
-from api.routes import batch, dead_letters, docs, events, health, jobs, listing, metrics, queues
+from api.routes import (
+    approvals,
+    audit,
+    batch,
+    dead_letters,
+    docs,
+    events,
+    health,
+    jobs,
+    listing,
+    metrics,
+    queues,
+)
 from api.settings import ApiSettings, load_settings
 from api.strict_json import Malformed
 from api.watching import open_hub
@@ -63,7 +75,17 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     # The scheme is for readers of /docs; the gate itself asks who holds the token.
     bearer = Security(HTTPBearer(auto_error=False))
     secured = APIRouter(dependencies=[bearer, Depends(refuse_ambiguous)])
-    for routes in (jobs, listing, events, batch, dead_letters, queues, metrics):
+    for routes in (
+        jobs,
+        listing,
+        events,
+        batch,
+        dead_letters,
+        approvals,
+        queues,
+        audit,
+        metrics,
+    ):
         secured.include_router(routes.router)
     app.include_router(secured)
     app.include_router(health.router)

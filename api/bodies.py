@@ -114,6 +114,14 @@ class AttemptView(BaseModel):
     error: dict[str, Any] | None
 
 
+class RedrivenView(BaseModel):
+    """The last redrive: when, who asked for it, and which other account approved it, if any."""
+
+    at: str
+    by: str
+    approver: str | None
+
+
 class JobSummary(BaseModel):
     """A job without its attempts and result."""
 
@@ -139,6 +147,7 @@ class JobSummary(BaseModel):
     available_at: str
     started_at: str | None
     finished_at: str | None
+    redriven: RedrivenView | None
     links: Links
 
 
@@ -180,6 +189,7 @@ def job_summary(row: Mapping[str, Any]) -> dict[str, Any]:
         "available_at": show_instant(row["available_at"]),
         "started_at": show_instant(row["started_at"]),
         "finished_at": show_instant(row["finished_at"]),
+        "redriven": _redriven(row),
         "links": _links(row["id"], state),
     }
 
@@ -204,6 +214,14 @@ def _progress(row: Mapping[str, Any]) -> dict[str, Any] | None:
         "moved_at": show_instant(pace.moved_at),
         "eta": show_instant(pace.eta),
     }
+
+
+def _redriven(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    at = row.get("redriven_at")
+    if at is None:
+        return None
+    by, approver = row["redriven_by"], row["redriven_approver"]
+    return {"at": show_instant(at), "by": by, "approver": approver}
 
 
 def _attempt(row: dict[str, Any]) -> dict[str, Any]:

@@ -74,6 +74,7 @@ SUMMARY = {
     "available_at": "2026-02-01T01:00:01.901377Z",
     "started_at": "2026-02-01T01:00:02.218540Z",
     "finished_at": None,
+    "redriven": None,
     "links": {"self": URL, "cancel": f"{URL}/cancel"},
 }
 JOB = SUMMARY | {"result": None, "attempts": [ATTEMPT]}
@@ -138,6 +139,31 @@ WORKER = {
         }
     ],
 }
+APPROVAL_ID = "5f0c8a7e-3f65-4c53-9b1e-0d1f6a4b7c21"
+APPROVAL = {
+    "id": APPROVAL_ID,
+    "action": "job.redrive",
+    "target": DEAD_ID,
+    "approver": "head-accountant",
+    "reason": "the supplier's file is repaired",
+    "expires_at": "2026-02-01T02:04:30.551290Z",
+}
+ACT = {
+    "id": "4711",
+    "at": "2026-02-01T01:05:12.880104Z",
+    "action": "job.redrive",
+    "principal": PRINCIPAL,
+    "key_id": "3f9a1c0b7d52",
+    "source": "10.0.7.21",
+    "request_id": "b1f0c9f4-6a58-4d0c-8f6a-4f0b7f2f7a11",
+    "job_id": DEAD_ID,
+    "target": None,
+    "company": "SAMPLE",
+    "brand": "LUA",
+    "approver": "head-accountant",
+    "approval_id": APPROVAL_ID,
+    "facts": {},
+}
 METRICS = """# HELP chot_jobs Jobs in a state that is left
 # TYPE chot_jobs gauge
 chot_jobs{kind="costing.run",state="pending"} 3.0
@@ -165,6 +191,8 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "POST /v1/queues/{queue}/pause": {"200": {"name": "default", "paused": True, "staged": 0}},
     "POST /v1/queues/{queue}/resume": {"200": {"name": "default", "paused": False, "staged": 2}},
     "GET /v1/workers": {"200": {"workers": [WORKER]}},
+    "POST /v1/approvals": {"201": APPROVAL},
+    "GET /v1/audit": {"200": {"acts": [ACT], "next_cursor": None}},
     "GET /metrics": {"200": METRICS},
     "GET /healthz": {"200": {"status": "ok"}},
     "GET /readyz": {
@@ -184,6 +212,9 @@ PARAMETERS: Mapping[str, Any] = {
     "company": "SAMPLE",
     "brand": "LUA",
     "principal": PRINCIPAL,
+    "action": "job.redrive",
+    "from": "2026-02-01T00:00:00+07:00",
+    "to": "2026-02-02T00:00:00+07:00",
     "limit": 50,
     "wait": 20,
 }

@@ -32,6 +32,7 @@ class Rule:
 ANYBODY = Rule(role=None)
 READ, OPERATE = Rule(role=Role.READ), Rule(role=Role.OPERATE)
 OPERATE_ALL = Rule(role=Role.OPERATE, everywhere=True)
+ADMIN = Rule(role=Role.ADMIN)
 
 # (method, path as routed) → rule. The open paths of the gate come without a caller.
 RULES: Mapping[tuple[str, str], Rule] = {
@@ -53,6 +54,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/queues/{queue}/pause"): OPERATE_ALL,
     ("POST", "/v1/queues/{queue}/resume"): OPERATE_ALL,
     ("GET", "/v1/workers"): READ,
+    ("POST", "/v1/approvals"): OPERATE,
+    ("GET", "/v1/audit"): ADMIN,
 }
 
 

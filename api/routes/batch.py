@@ -22,7 +22,7 @@ BATCH_EXAMPLE: dict[str, Any] = {
 @router.post(
     BATCH_PATH,
     response_class=Response,
-    responses=problems(*OF_A_BODY, *KEY_PROBLEMS)
+    responses=problems(*OF_A_BODY, *KEY_PROBLEMS, "too-many-pending")
     | {200: {"model": BatchAnswer, "description": "What became of each item."}},
     openapi_extra={
         "requestBody": {

@@ -4,19 +4,21 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.actions import cancelled_view, job_not_found, redrive_one
 from api.bodies import JobView, SubmitAnswer, SubmitBody
 from api.dependencies import Facts, Live, Ready, Who
 from api.description import OF_A_BODY, problems
-from api.gate import read_json_body
+from api.gate import read_json_body, read_optional_body
 from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
-from api.problems import Problem, ProblemRaised
+from api.problems import Problem, ProblemRaised, validation_problem
 from api.queries import WaitSeconds
 from api.responses import json_response
 from api.showing import show_awaited, show_now, shown
+from api.strict_json import parse_object
 from api.submission import read_submission, submit
+from shared.json_text import to_json
 from shared.types import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -38,6 +40,7 @@ SUBMIT_EXAMPLE = {
         "unknown-kind",
         "unknown-company",
         "unknown-brand",
+        "too-many-pending",
     )
     | {
         202: {"model": SubmitAnswer, "description": "A new job; poll its status_url."},
@@ -122,19 +125,50 @@ class RedriveAnswer(BaseModel):
     status_url: str
 
 
+class RedriveOneBody(BaseModel):
+    """What a redrive may bring along."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    approval: Annotated[UUID, Field(strict=False)] | None = Field(
+        None, description="id of another account's approval, where one is asked for"
+    )
+
+
 @router.post(
     "/{job_id}/redrive",
     status_code=202,
     response_class=Response,
     responses=problems(
-        "job-not-found", "not-dead", "cleanup-pending", "twin-active", "payload-outdated"
+        *OF_A_BODY,
+        "approval-required",
+        "job-not-found",
+        "not-dead",
+        "cleanup-pending",
+        "twin-active",
+        "payload-outdated",
     )
     | {202: {"model": RedriveAnswer}},
+    openapi_extra={
+        "requestBody": {
+            "required": False,
+            "content": {
+                "application/json": {
+                    "schema": RedriveOneBody.model_json_schema(),
+                    "example": {"approval": "5f0c8a7e-3f65-4c53-9b1e-0d1f6a4b7c21"},
+                }
+            },
+        }
+    },
 )
-async def redrive(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Response:
+async def redrive(
+    job_id: UUID, request: Request, resources: Ready, facts: Facts, who: Who
+) -> Response:
     """Put a dead job back to pending with a fresh budget; its history is kept."""
     facts.job_id = str(job_id)
-    problem = await resources.finish(redrive_one(resources, job_id, who.scope), name="redrive")
+    approval = _approval_of(await read_optional_body(request))
+    each = redrive_one(resources, job_id, who, approval)
+    problem = await resources.finish(each, name="redrive")
     if problem is not None:
         raise ProblemRaised(problem)
     url = f"/v1/jobs/{job_id}"
@@ -142,3 +176,12 @@ async def redrive(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Res
     answer.headers["Location"] = url
     answer.headers["Retry-After"] = "1"
     return answer
+
+
+def _approval_of(body: bytes | None) -> UUID | None:
+    if body is None:
+        return None
+    try:
+        return RedriveOneBody.model_validate_json(to_json(parse_object(body))).approval
+    except ValidationError as error:
+        raise ProblemRaised(validation_problem(error, RedriveOneBody)) from None

@@ -13,7 +13,8 @@ COLUMNS = """j.id, j.kind, j.company, j.brand, j.queue, j.state, j.priority, j.a
            j.max_attempts, j.lost_leases, j.interruptions, j.fence, j.available_at, j.blocked_by,
            j.progress_done, j.progress_total, j.progress_unit, j.progress_message,
            j.progress_rate, j.progress_at, j.progress_fence, j.cleanup_due, j.payload_version,
-           j.principal, j.created_at, j.started_at, j.finished_at"""
+           j.principal, j.created_at, j.started_at, j.finished_at, j.redriven_at, j.redriven_by,
+           j.redriven_approver"""
 WATCHED_JOBS = text(f"""
     SELECT {COLUMNS}, o.error, {MOMENT}
       FROM chot.jobs j
