@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from dev.sqs import SqsServer, ensure_queues
+from tests.conformance.seeded import Seeded, seeded_api
 from tests.conformance.world import World, client_to
 from tests.fleet import open_fleet
 from tests.services import Database, DatabaseServer
@@ -29,6 +30,25 @@ def world(
     with open_fleet(database, prefix, sqs_server.endpoint, logs, lease=120) as fleet:
         made = World(database, fleet, sqs_server.endpoint)
         made.start()
+        yield made
+    postgres.drop(database)
+
+
+@pytest.fixture(scope="session")
+def seeded(
+    postgres: DatabaseServer,
+    sqs_server: SqsServer,
+    sqs: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Seeded]:
+    """An api process for whoever looks at its description, on a database of its own."""
+    database, prefix = postgres.create(), f"t{secrets.token_hex(4)}"
+    ensure_queues(sqs_server.endpoint, prefix, client=sqs)
+    logs = tmp_path_factory.mktemp("openapi")
+    with (
+        open_fleet(database, prefix, sqs_server.endpoint, logs, lease=30) as fleet,
+        seeded_api(fleet) as made,
+    ):
         yield made
     postgres.drop(database)
 
