@@ -75,6 +75,7 @@ def noted(
     brand: str = "NULL",
     approver: str = "NULL",
     approval_id: str = "NULL::uuid",
+    facts: str = "'{}'::jsonb",
 ) -> str:
     """A CTE, named `noted`, that writes a row for each of `rows`, an earlier CTE of the statement.
 
@@ -82,9 +83,9 @@ def noted(
     """
     return f"""noted AS (
         INSERT INTO chot.audit (action, principal, key_id, source, request_id, job_id, target,
-                                company, brand, approver, approval_id)
+                                company, brand, approver, approval_id, facts)
         SELECT '{action}', a.principal, a.key_id, a.source, a.request_id, {job_id}, {target},
-               {company}, {brand}, {approver}, {approval_id}
+               {company}, {brand}, {approver}, {approval_id}, {facts}
           FROM {rows} CROSS JOIN chot.actor() AS a)"""
 
 
