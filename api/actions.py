@@ -1,9 +1,9 @@
 """Cancel and redrive: conditional transitions, each in a transaction of its own."""
 
+from collections.abc import Mapping
 from typing import Any, assert_never
 from uuid import UUID
 
-from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.approving import use_given
@@ -96,9 +96,9 @@ async def _redrive(
         return job_not_found(job_id)
     if row["state"] != JobState.DEAD:
         return _not_dead(row["state"])
-    outdated = _outdated(resources, row)
-    if outdated is not None:
-        return outdated
+    stale = outdated(resources, row)
+    if stale is not None:
+        return stale
     approval = await use_given(
         conn,
         resources.settings,
@@ -131,7 +131,7 @@ def _not_dead(state: str) -> Problem:
     return Problem(slug="not-dead", detail=f"the job is {state}", more={"state": state})
 
 
-def _outdated(resources: Resources, row: RowMapping) -> Problem | None:
+def outdated(resources: Resources, row: Mapping[str, Any]) -> Problem | None:
     """What today's model has against the payload; a newer model than ours is not ours to judge."""
     kind = resources.kinds.get(row["kind"])
     if kind is None:

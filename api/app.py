@@ -32,6 +32,7 @@ from api.routes import (
     listing,
     metrics,
     queues,
+    why,
 )
 from api.settings import ApiSettings, load_settings
 from api.strict_json import Malformed
@@ -79,6 +80,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         jobs,
         listing,
         events,
+        why,
         batch,
         dead_letters,
         approvals,

@@ -179,7 +179,7 @@ def job_summary(row: Mapping[str, Any]) -> dict[str, Any]:
         "lost_leases": row["lost_leases"],
         "interruptions": row["interruptions"],
         "fence": row["fence"],
-        "progress": _progress(row),
+        "progress": progress_view(row),
         "error": portable(row["error"]) if state in SHOWS_ERROR else None,
         "blocked_by": row["blocked_by"],
         "cleanup_pending": row["cleanup_due"],
@@ -203,7 +203,8 @@ def job_view(row: RowMapping) -> dict[str, Any]:
     }
 
 
-def _progress(row: Mapping[str, Any]) -> dict[str, Any] | None:
+def progress_view(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What ProgressView describes; None before the first report."""
     names = ("done", "total", "unit", "message")
     told = {name: row[f"progress_{name}"] for name in names}
     if all(value is None for value in told.values()):

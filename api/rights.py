@@ -46,6 +46,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/jobs"): READ,
     ("GET", "/v1/jobs/{job_id}"): READ,
     ("GET", "/v1/jobs/{job_id}/events"): READ,
+    ("GET", "/v1/jobs/{job_id}/why"): READ,
     ("POST", "/v1/jobs/{job_id}/cancel"): OPERATE,
     ("POST", "/v1/jobs/{job_id}/redrive"): OPERATE,
     ("GET", "/v1/dead-letters"): OPERATE,

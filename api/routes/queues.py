@@ -52,7 +52,7 @@ def _queue_view(row: RowMapping, *, everywhere: bool) -> dict[str, Any]:
     view = dict(row) | {"oldest_due_seconds": _rounded(row["oldest_due_seconds"])}
     alone = row["alone_worker"]
     if alone is not None and not everywhere:
-        view["alone_worker"] = _end_of_id(alone)
+        view["alone_worker"] = end_of_id(alone)
     return view
 
 
@@ -161,10 +161,10 @@ def _worker_view(row: RowMapping, *, everywhere: bool) -> dict[str, Any]:
     instants = {name: show_instant(row[name]) for name in ("started_at", "seen_at")}
     view = dict(row) | instants | {"running": running}
     if not everywhere:
-        view |= {"worker_id": _end_of_id(row["worker_id"]), "host": None, "pid": None}
+        view |= {"worker_id": end_of_id(row["worker_id"]), "host": None, "pid": None}
     return view
 
 
-def _end_of_id(worker_id: str) -> str:
+def end_of_id(worker_id: str) -> str:
     """An id is host, process and eight random letters: these alone tell one worker from another."""
     return worker_id.rpartition("-")[2]

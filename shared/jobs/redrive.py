@@ -39,10 +39,11 @@ REDRIVE_JOB = text(f"""
     SELECT id, queue, kind, brand, trace, priority, available_at FROM back
     RETURNING job_id""")
 
-READ_REDRIVABLE = text("""
-    SELECT j.state, j.cleanup_due,
-           (SELECT t.id FROM chot.jobs t
-             WHERE t.fingerprint = j.fingerprint AND t.state IN ('pending', 'running')) AS twin
+# Over `j`: the job that does the same work and is active, or NULL.
+ACTIVE_TWIN = """(SELECT t.id FROM chot.jobs t
+             WHERE t.fingerprint = j.fingerprint AND t.state IN ('pending', 'running'))"""
+READ_REDRIVABLE = text(f"""
+    SELECT j.state, j.cleanup_due, {ACTIVE_TWIN} AS twin
       FROM chot.jobs j WHERE j.id = :job_id""")
 
 

@@ -39,6 +39,7 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/v1/jobs"): Role.READ,
     ("GET", "/v1/jobs/{job_id}"): Role.READ,
     ("GET", "/v1/jobs/{job_id}/events"): Role.READ,
+    ("GET", "/v1/jobs/{job_id}/why"): Role.READ,
     ("POST", "/v1/jobs/{job_id}/cancel"): Role.OPERATE,
     ("POST", "/v1/jobs/{job_id}/redrive"): Role.OPERATE,
     ("GET", "/v1/dead-letters"): Role.OPERATE,
