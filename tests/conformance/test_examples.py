@@ -9,8 +9,9 @@ from uuid import uuid4
 import httpx
 import jsonschema_rs
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
+from api.example_bodies import DEAD_ID, JOB_ID
+from api.examples import ANSWERS
 from api.idempotency_key import HEADER
 from shared.database import open_engine
 from tests.conformance.seeded import Seeded, job_in
@@ -92,6 +93,16 @@ def test_every_route_has_an_example_of_all_it_asks_and_answers(document: Documen
     assert missing == []
 
 
+def test_every_example_is_of_an_answer_there_is(document: Document) -> None:
+    """A route that is renamed takes its examples along."""
+    told = {
+        (f"{method.upper()} {path}", status)
+        for method, path, operation in operations(document)
+        for status in operation["responses"]
+    }
+    assert {(route, status) for route, answers in ANSWERS.items() for status in answers} <= told
+
+
 def test_every_example_fits_its_schema(document: Document) -> None:
     """With nothing in it that the schema does not tell of."""
     for where, media, content in bodies(document):
@@ -105,8 +116,11 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
     engine = open_engine(seeded.database.app_url, pool_size=1, application_name="test app")
     async with seeded.client() as client:
         for method, path, operation in operations(document):
-            url = await address_of(client, engine, path)
-            answer = await send_example(client, method, url, operation)
+            jobs = {
+                JOB_ID: await job_in(client, engine, STATE_FOR.get(path, "pending")),
+                DEAD_ID: await job_in(client, engine, "dead"),
+            }
+            answer = await send_example(client, method, path, operation, jobs)
             where = f"{method.upper()} {path}: {answer.text}"
             assert answer.is_success, where
             told = operation["responses"][str(answer.status_code)]
@@ -119,33 +133,37 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
     await engine.dispose()
 
 
-async def address_of(client: httpx.AsyncClient, engine: AsyncEngine, path: str) -> str:
-    """The path with what exists in place of its parameters."""
-    if "{job_id}" in path:
-        job_id = await job_in(client, engine, STATE_FOR.get(path, "pending"))
-        path = path.replace("{job_id}", job_id)
-    return path.replace("{queue}", "default")
-
-
 async def send_example(
-    client: httpx.AsyncClient, method: str, url: str, operation: dict[str, Any]
+    client: httpx.AsyncClient,
+    method: str,
+    path: str,
+    operation: dict[str, Any],
+    jobs: dict[str, str],
 ) -> httpx.Response:
-    """The request as its examples have it; of an endless answer only the beginning is read."""
-    given = {
-        (each["in"], each["name"]): each["example"]
-        for each in operation.get("parameters", ())
-        if "example" in each
-    }
-    query = {name: value for (place, name), value in given.items() if place == "query"}
-    headers = {name: str(value) for (place, name), value in given.items() if place == "header"}
-    if HEADER in headers:
-        headers[HEADER] = f'"{uuid4()}"'  # two routes with one example would be one key
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json")
-    content = None
-    if body is not None:
+    """The request as its examples have it, about jobs that are there."""
+    query, headers = {}, {}
+    for each in operation.get("parameters", ()):
+        match each["in"]:
+            case "path":
+                path = path.replace(f"{{{each['name']}}}", str(each["example"]))
+            case "query" if "example" in each:
+                query[each["name"]] = each["example"]
+            case "header" if each["name"] == HEADER:
+                headers[HEADER] = f'"{uuid4()}"'  # two routes with one example would be one key
+            case "header" if "example" in each:
+                headers[each["name"]] = each["example"]
+    content = ""
+    if "requestBody" in operation:
         headers["Content-Type"] = "application/json"
-        content = json.dumps(body["example"]).encode()
-    request = client.build_request(method, url, params=query, headers=headers, content=content)
+        content = json.dumps(operation["requestBody"]["content"]["application/json"]["example"])
+    for told, real in jobs.items():
+        path, content = path.replace(told, real), content.replace(told, real)
+    request = client.build_request(method, path, params=query, headers=headers, content=content)
+    return await sent(client, request)
+
+
+async def sent(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+    """The answer; of one that does not end only the beginning."""
     answer = await client.send(request, stream=True)
     if answer.headers["content-type"].startswith("text/event-stream"):
         answer._content = await anext(answer.aiter_bytes())
