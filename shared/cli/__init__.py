@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "cancel": ("jobs", "cancel", "Cancel a pending or running job."),
     "redrive": ("dead_letters", "redrive", "Run dead jobs again."),
     "dead-letters": ("dead_letters", "dead_letters", "List dead jobs and dead messages."),
+    "approve": ("audit", "approve", "Approve another account's act, once."),
+    "audit": ("audit", "audit", "Show who did what, and from where."),
     "doctor": ("doctor", "doctor", "Look for what hangs; put a restored database right."),
     "config": ("config", "config", "Print the effective settings, without secrets."),
     "costing": ("processes", "costing", "Try the costing on a worked example."),

@@ -66,6 +66,7 @@ def _messages_table(messages: list[dict[str, Any]]) -> Any:
 @click.argument("job_id", metavar="ID", required=False)
 @click.option("--kind", help="All dead jobs of this kind.")
 @click.option("--all", "everything", is_flag=True, help="All dead jobs.")
+@click.option("--approval", metavar="ID", help="Another account's approval (`chot approve`).")
 @calls_api
 @click.pass_context
 def redrive(
@@ -74,6 +75,7 @@ def redrive(
     *,
     kind: str | None,
     everything: bool,
+    approval: str | None,
     as_json: bool,
     retry_for: float,
 ) -> None:
@@ -84,9 +86,12 @@ def redrive(
     """
     if sum((job_id is not None, kind is not None, everything)) != 1:
         raise click.UsageError("say which: an ID, --kind KIND, or --all")
+    if approval is not None and job_id is None:
+        raise click.UsageError("--approval is of one job: give its ID")
+    body = None if approval is None else json.dumps({"approval": approval})
     with Api(retry_for) as api:
         if job_id is not None:
-            answer = api.post(job_path(job_id, "redrive")).body
+            answer = api.post(job_path(job_id, "redrive"), body).body
         else:
             answer = _redrive_matching(api, {"kind": kind} if kind else {"all": True})
     if as_json:
