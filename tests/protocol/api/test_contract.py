@@ -68,6 +68,7 @@ async def test_the_description_may_be_open_to_a_browser(settings: ApiSettings) -
     for path, operations in described["paths"].items():
         for method in operations:
             assert f"<code>{method.upper()} {path}</code>" in page.text
+    assert page.text.count("<h3>Example of a 20") >= len(described["paths"])
     assert "<script" not in page.text
     assert "src=" not in page.text
     assert "http://" not in page.text
@@ -78,7 +79,16 @@ def test_a_page_of_hostile_texts_stays_a_page() -> None:
     hostile = "<script>alert(1)</script>\"'"
     described = {
         "info": {"title": hostile, "description": hostile},
-        "paths": {f"/{hostile}": {"get": {"description": hostile, "responses": {}}}},
+        "paths": {
+            f"/{hostile}": {
+                "get": {
+                    "description": hostile,
+                    "responses": {
+                        "200": {"description": hostile, "content": {"a/b": {"example": [hostile]}}}
+                    },
+                }
+            }
+        },
         "components": {"schemas": {hostile: {"type": hostile}}},
     }
     assert "<script" not in render_page(described)
