@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "keys": ("keys", "keys", "Make, list and revoke API keys."),
     "submit": ("submit", "submit", "Submit a job."),
     "status": ("jobs", "status", "Show one job with its attempts."),
+    "why": ("why", "why", "Say why a job is not running, or not done."),
     "wait": ("wait", "wait", "Wait until a job has ended, with a progress bar."),
     "list": ("jobs", "list_", "List jobs, newest first."),
     "cancel": ("jobs", "cancel", "Cancel a pending or running job."),

@@ -46,6 +46,7 @@ def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
     facts += [
         ("attempts", f"{job.get('attempt')} of {job.get('max_attempts')}"),
         ("progress", show.progress(job)),
+        ("pace", show.pace(job)),
         ("blocked by", job.get("blocked_by")),
         ("created", show.moment(job.get("created_at"))),
         ("not before", show.not_before(job)),

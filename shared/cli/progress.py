@@ -158,13 +158,22 @@ def counts(job: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def facts(job: Mapping[str, Any], pace: Pace) -> str:
-    """Progress, rate, time left and the handler's own words, as far as they are known."""
-    done, total = counts(job)
-    parts = [show.progress(job)]
-    if pace.rate > 0:
-        parts.append(f"{pace.rate:,.1f}/s" if pace.rate < 10 else f"{pace.rate:,.0f}/s")
-        if total > done:
-            left = timedelta(seconds=(total - done) / pace.rate)
-            parts.append(f"{show.duration(left)} left")
+    """Progress, rate, time left and the handler's own words, as far as they are known.
+
+    What the api says of the rate is the worker's own, and known at the first look; `pace` is for
+    apis that do not say it yet.
+    """
+    parts = [show.progress(job), show.pace(job) or _seen(job, pace)]
     parts.append(str((job.get("progress") or {}).get("message") or ""))
     return ", ".join(filter(None, parts))
+
+
+def _seen(job: Mapping[str, Any], pace: Pace) -> str:
+    done, total = counts(job)
+    if pace.rate <= 0 or "rate" in (job.get("progress") or {}):
+        return ""
+    parts = [show.rate(pace.rate)]
+    if total > done:
+        left = timedelta(seconds=(total - done) / pace.rate)
+        parts.append(f"{show.duration(left)} left")
+    return ", ".join(parts)

@@ -106,6 +106,24 @@ def progress(job: Mapping[str, Any]) -> str:
     return f"{done:,}/{total:,} {unit}".strip() + f" ({100 * done // total}%)"
 
 
+def rate(value: float) -> str:
+    """Units per second, three digits at least of what is slow: 1,500/s, 3.2/s, 0.0042/s."""
+    if value >= 10:
+        return f"{value:,.0f}/s"
+    return f"{value:.1f}/s" if value >= 1 else f"{value:.2g}/s"
+
+
+def pace(job: Mapping[str, Any]) -> str:
+    """The rate of a running job and what its estimate leaves: 1,500/s, 12 min 05 s left."""
+    now = job.get("progress") or {}
+    parts = [] if not now.get("rate") else [rate(now["rate"])]
+    if now.get("eta"):
+        left = datetime.fromisoformat(now["eta"]) - datetime.now(UTC)
+        if left > timedelta():
+            parts.append(f"{duration(left)} left")
+    return ", ".join(parts)
+
+
 def reason(error: Any) -> str:
     """An error of a job or attempt in one line: code, type and place where unexpected, message.
 
