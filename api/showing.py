@@ -71,7 +71,7 @@ def shown(row: Mapping[str, Any], known: str) -> Response:
     """The answer for a row of show_job(); 304 where the client has it (`known`: If-None-Match)."""
     content = to_json(job_view(row)).encode()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    headers = {"ETag": etag}
     if row["state"] not in TERMINAL:
         headers["Retry-After"] = str(come_again(row))
     tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
