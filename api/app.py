@@ -12,7 +12,7 @@ from starlette.responses import Response
 from api.access_log import AccessLog
 from api.authentication import open_authenticator
 from api.background import background_loops
-from api.description import DescribedApi
+from api.document import DescribedApi
 from api.dropping import Dropping
 from api.failures import failure_problem, http_problem, request_problem
 from api.gate import Gate, facts_of

@@ -2,14 +2,7 @@
 
 from typing import Any
 
-from fastapi import FastAPI
-from starlette.types import ASGIApp
-
-from api.examples import add_examples
-from api.headers import SafeHeaders
-from api.idempotency_key import describe_keys
 from api.problems import MEDIA_TYPE, PROBLEMS, TYPE_BASE
-from api.settings import ApiSettings
 
 # What any route behind the token may answer.
 EVERYWHERE = ("unauthorized", "forbidden", "invalid-request", "rate-limited", "internal-error")
@@ -66,25 +59,3 @@ def _example_of(slug: str) -> dict[str, Any]:
         "detail": "what was wrong this time, in words",
         "instance": "urn:uuid:5a6b7c8d-9e0f-4a1b-8c2d-3e4f5a6b7c8d",
     }
-
-
-class DescribedApi(FastAPI):
-    """FastAPI whose description has our errors in it, and this deployment's own rules."""
-
-    def __init__(self, settings: ApiSettings, **options: Any) -> None:
-        super().__init__(**options)
-        self._settings = settings
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """Whatever is answered goes out with safe headers, the framework's own 500 included."""
-        return SafeHeaders(super().build_middleware_stack())
-
-    def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document; built once."""
-        if self.openapi_schema is None:
-            described = super().openapi()
-            described["components"]["schemas"] |= {"Problem": PROBLEM, "FieldError": FIELD_ERROR}
-            describe_keys(described, self._settings)
-            add_examples(described)
-            self.openapi_schema = described
-        return self.openapi_schema

@@ -28,6 +28,12 @@ SUBMIT_EXAMPLE = {
     "brand": "LUA",
     "payload": {"period": "2026-01"},
 }
+KNOWN_TAG = {
+    "in": "header",
+    "name": "If-None-Match",
+    "schema": {"type": "string"},
+    "description": "ETags that the client has: 304 where the job still is one of them",
+}
 
 
 @router.post(
@@ -79,6 +85,7 @@ async def submit_job(request: Request, resources: Ready, facts: Facts, who: Who)
     response_class=Response,
     responses=problems("job-not-found")
     | {200: {"model": JobView}, 304: {"description": "Unchanged since that ETag."}},
+    openapi_extra={"parameters": [KNOWN_TAG]},
 )
 async def show(
     job_id: UUID,
