@@ -29,7 +29,7 @@ class Pace:
             return self
         if len(seen) > 2 and seen[-1][0] - seen[-2][0] < STEP_SECONDS:
             seen = seen[:-1]
-        while len(seen) > 1 and seen[1][0] < now - WINDOW_SECONDS:
+        while len(seen) > 1 and seen[1][0] <= now - WINDOW_SECONDS:
             seen = seen[1:]
         return Pace((*seen, (now, done)))
 
