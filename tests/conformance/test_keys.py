@@ -103,7 +103,7 @@ async def test_a_repeated_request_gets_the_same_bytes_and_no_second_job(
     assert first.headers["location"] == first.json()["status_url"] == f"/v1/jobs/{job_id}"
     assert int(first.headers["retry-after"]) >= 1
     assert await count(engine, body) == (1, 1)
-    for same in (f'"{key}"', key, f'"{key}";a=1', f'  "{key}" ; b="x"'):
+    for same in (f'"{key}"', key, f'"{key}";a=1', f'"{key}" ; b="x"'):
         for client in pair:
             assert_replays(await post(client, body, key=same), first)
     assert await count(engine, body) == (1, 1)
