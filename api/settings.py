@@ -17,17 +17,21 @@ BACKGROUND_POOL_SIZE = 4  # the relay's parallel batches
 class ApiSettings(SharedSettings):
     """Settings of one api process. It opens `api_pool_size` + 4 connections at most."""
 
-    api_host: str = "127.0.0.1"
-    api_port: int = Field(8000, ge=0, le=65_535)
+    api_host: str = Field("127.0.0.1", description="address to listen on")
+    api_port: int = Field(8000, ge=0, le=65_535, description="port to listen on")
     token: SecretStr | None = Field(None, description="one bearer token with every right")
     api_open: bool = Field(False, description="no token asked for, every right; loopback only")
     docs_public: bool = Field(False, description="/docs and /openapi.json ask for no token")
     api_keep_alive_seconds: int = Field(75, ge=2, le=7200, description="of an idle connection")
     balancer_idle_seconds: int = Field(60, ge=1, le=7200, description="of the one in front of us")
-    api_pool_size: int = Field(10, ge=2, le=200)
+    api_pool_size: int = Field(10, ge=2, le=200, description="connections for requests")
     api_lock_timeout_seconds: float | None = Field(None, gt=0, description="of one request")
-    api_command_timeout_seconds: float = Field(10.0, gt=0, le=300)
-    api_pool_timeout_seconds: float = Field(3.0, gt=0, le=60)
+    api_command_timeout_seconds: float = Field(
+        10.0, gt=0, le=300, description="how long one statement may take"
+    )
+    api_pool_timeout_seconds: float = Field(
+        3.0, gt=0, le=60, description="how long a request waits for a connection"
+    )
     batch_body_bytes: int = Field(
         8 * 1024 * 1024,
         ge=BODY_LIMIT_BYTES,
@@ -54,7 +58,9 @@ class ApiSettings(SharedSettings):
         "", description="actions that another account has to approve, comma separated"
     )
     approval_minutes: int = Field(60, ge=1, le=7 * 24 * 60, description="how long one is good for")
-    key_reaper_seconds: float = Field(60.0, gt=0, le=3600)
+    key_reaper_seconds: float = Field(
+        60.0, gt=0, le=3600, description="from batch to batch of expired idempotency keys"
+    )
     watch_seconds: float = Field(60.0, gt=0, le=3600, description="from look to look")
     live_seconds: float = Field(
         0.5, ge=0.05, le=60, description="from look to look at jobs that somebody waits for"

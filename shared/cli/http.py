@@ -37,16 +37,16 @@ class Api:
     seconds, then ends in a Failure; any other refusal does at once.
     """
 
-    def __init__(self, retry_for: float = RETRY_SECONDS) -> None:
+    def __init__(
+        self, retry_for: float = RETRY_SECONDS, *, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
         settings = settings_of(ClientSettings)
         headers = {"User-Agent": "chot-cli", "Accept": "application/json"}
         if settings.token is not None:
             headers["Authorization"] = f"Bearer {settings.token.get_secret_value()}"
         self.url = settings.api_url
         self._retry_for = retry_for
-        self._client = httpx.Client(
-            base_url=settings.api_url, headers=headers, timeout=TIMEOUT_SECONDS
-        )
+        self._client = httpx.Client(base_url=settings.api_url, headers=headers, timeout=timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -118,6 +118,11 @@ class Api:
 def job_path(job_id: str, *more: str) -> str:
     """Path of a job's route; whatever was typed as an id stays one path segment."""
     return "/".join(["/v1/jobs", quote(job_id, safe=""), *more])
+
+
+def queue_path(queue: str, *more: str) -> str:
+    """Path of a queue's route."""
+    return "/".join(["/v1/queues", quote(queue, safe=""), *more])
 
 
 def _json_of(response: httpx.Response) -> dict[str, Any] | None:

@@ -70,6 +70,11 @@ def not_before(job: Mapping[str, Any]) -> str:
     return moment(available) if datetime.fromisoformat(available) > datetime.now(UTC) else ""
 
 
+def whose(job: Mapping[str, Any]) -> str:
+    """Company and brand in one word."""
+    return "/".join(filter(None, (job.get("company"), job.get("brand"))))
+
+
 def took(start: str | None, end: str | None) -> str:
     """How long it took, or has taken until now."""
     if not start:

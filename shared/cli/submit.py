@@ -8,6 +8,7 @@ import click
 
 from shared.cli.exits import Exit, Failure
 from shared.cli.http import Answer, Api
+from shared.cli.names import KindName
 from shared.cli.options import calls_api, print_json
 from shared.cli.payload import payload_text
 from shared.cli.progress import screen
@@ -22,7 +23,7 @@ UNKNOWN_MEMBER = "is not a member of this object"
 
 
 @click.command()
-@click.argument("kind")
+@click.argument("kind", type=KindName())
 @click.argument("words", nargs=-1, metavar="[NAME=TEXT | NAME:=JSON]...")
 @click.option("--company", required=True, help="The legal entity whose books it works on.")
 @click.option("--brand", help="A brand of the company.")
