@@ -145,6 +145,11 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
         "/v1/workers",
         "/healthz",
         "/readyz",
+        "/v1/approvals",
+        "/v1/audit",
+        "/v1/jobs:batch",
+        "/v1/jobs/{job_id}/events",
+        "/v1/jobs/{job_id}/why",
     }
     submit = paths["/v1/jobs"]["post"]
     assert {"200", "202"} <= set(submit["responses"])

@@ -115,6 +115,21 @@ async def test_a_client_that_still_sends_sees_why_it_was_refused(launch: Launch)
     writer.close()
 
 
+async def test_a_forwarded_address_counts_where_the_peer_is_a_proxy_of_ours(
+    launch: Launch, engine: AsyncEngine
+) -> None:
+    """The server itself must not take it from whoever asks over loopback."""
+    forged = {"X-Forwarded-For": "203.0.113.9"}
+    sources = []
+    for changed in ({}, {"CHOT_TRUSTED_PROXIES": "127.0.0.0/8"}):
+        _, port = launch(**changed)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            job_id = (await post(client, note(), headers=forged)).json()["id"]
+        read = "SELECT host(source) FROM chot.audit WHERE job_id = CAST(:id AS uuid)"
+        sources.append(await scalar(engine, read, id=job_id))
+    assert sources == ["127.0.0.1", "203.0.113.9"]
+
+
 async def test_an_upgrade_is_a_request_like_any_other(launch: Launch) -> None:
     """There is no websocket; the answer is a problem and not an empty 403."""
     _, port = launch()

@@ -48,8 +48,12 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("POST", "/v1/queues/{queue}/pause"): Role.OPERATE,
     ("POST", "/v1/queues/{queue}/resume"): Role.OPERATE,
     ("GET", "/v1/workers"): Role.READ,
+    ("POST", "/v1/approvals"): Role.OPERATE,
+    ("GET", "/v1/audit"): Role.ADMIN,
 }
 OF_ALL_COMPANIES = {"/metrics", "/v1/queues/{queue}/pause", "/v1/queues/{queue}/resume"}
+# A job's, though its path does not say so.
+OF_A_JOB = {("POST", "/v1/jobs"), ("POST", "/v1/approvals")}
 JSON = {"Content-Type": "application/json"}
 
 
@@ -92,6 +96,7 @@ async def ask(
         "/v1/jobs": note(),
         "/v1/jobs:batch": {"jobs": [note()]},
         "/v1/dead-letters/redrive": {"ids": [job_id]},
+        "/v1/approvals": {"action": "job.redrive", "target": job_id},
     }.get(path)
     sent = body is not None and method == "POST"
     content = json.dumps(body) if sent else None
@@ -107,9 +112,9 @@ def judge(method: str, path: str, answer: httpx.Response, role: Role, scope: str
     if lacks or (path in OF_ALL_COMPANIES and scope != "all"):
         problem = problem_of(answer, 403, "forbidden")
         assert (problem["role"], problem["route"]) == (needs, f"{method} {path}"), where
-    elif scope in SEES_RED or ("{job_id}" not in path and (method, path) != ("POST", "/v1/jobs")):
-        assert answer.status_code in {200, 202, 409}, (where, answer.text)
-    elif "{job_id}" in path:
+    elif scope in SEES_RED or ("{job_id}" not in path and (method, path) not in OF_A_JOB):
+        assert answer.status_code in {200, 201, 202, 409}, (where, answer.text)
+    elif (method, path) != ("POST", "/v1/jobs"):
         problem_of(answer, 404, "job-not-found")
     else:
         slug = "unknown-company" if scope == "OTHER" else "unknown-brand"
@@ -197,7 +202,14 @@ async def test_a_foreign_job_is_like_none_at_all(
     pending = (await post(guarded, note(), headers=bearer(admin))).json()["id"]
     mine = bearer(await make_key(owner_engine, Role.ADMIN, scope=scope))
     for job_id in (theirs, pending):
-        for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/redrive")):
+        for method, path in (
+            ("GET", ""),
+            ("GET", "?wait=5"),
+            ("GET", "/events"),
+            ("GET", "/why"),
+            ("POST", "/cancel"),
+            ("POST", "/redrive"),
+        ):
             unknown = str(uuid4())
             told = await guarded.request(method, f"/v1/jobs/{job_id}{path}", headers=mine)
             none = await guarded.request(method, f"/v1/jobs/{unknown}{path}", headers=mine)
