@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 from uuid import UUID, uuid4
@@ -28,6 +29,7 @@ from tests.protocol.api.app import (
     until_ready,
 )
 from tests.protocol.api.keys import ACME, RED, bearer, make_key
+from tests.protocol.api.kinds import KINDS
 from tests.protocol.api.test_read_and_act import bury, made, run, succeed
 
 Serve = Callable[..., Any]
@@ -194,9 +196,7 @@ async def test_a_kind_may_have_a_maximum_of_its_own(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands above the deployment's."""
-    from tests.protocol.api import kinds  # noqa: PLC0415 - patched where it is loaded from
-
-    tight = [kind if kind.name != "api.note" else with_maximum(kind, 1) for kind in kinds.KINDS]
+    tight = [replace(each, max_pending=1) if each.name == "api.note" else each for each in KINDS]
     monkeypatch.setattr(f"{KIND_MODULE}.KINDS", tight)
     async with serve(max_pending=50) as client:
         assert (await post(client, note())).status_code == 202

@@ -12,10 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 import structlog
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.__main__ import main
 from api.dropping import DROP_SECONDS_MAX
 from dev.processes import Child, Command, answers, free_port, start, wait_until
+from tests.factories import scalar
 from tests.protocol.api.app import KIND_MODULE, note, post, problem_of
 from tests.services import ROOT, Database
 
