@@ -1,7 +1,8 @@
 """Examples for /openapi.json: of every answer that means success, and of parameters.
 
-By operation and status; a route may bring its own instead, in its `responses` or its model. Tests
-hold that none is missing, that each fits its schema, and that the requests are accepted.
+By operation and status. A route may bring its own in its `responses`, but the framework leaves each
+null out of those. Tests hold that none is missing, that each fits its schema and has all of its
+members, and that the requests are accepted.
 """
 
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from api.example_bodies import (
     QUEUE,
     SUBMITTED,
     SUMMARY,
+    WHY,
     WORKER,
 )
 
@@ -33,6 +35,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "POST /v1/jobs:batch": {"200": BATCH},
     "GET /v1/jobs": {"200": {"jobs": [SUMMARY], "next_cursor": CURSOR}},
     "GET /v1/jobs/{job_id}": {"200": JOB},
+    "GET /v1/jobs/{job_id}/why": {"200": WHY},
     "POST /v1/jobs/{job_id}/cancel": {"200": CANCELLED},
     "POST /v1/jobs/{job_id}/redrive": {
         "202": {"id": DEAD_ID, "state": "pending", "status_url": DEAD_URL}

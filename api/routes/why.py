@@ -89,55 +89,11 @@ class WhyView(BaseModel):
     redrive: Redrive | None
 
 
-EXAMPLE = {
-    "id": "019a8f3e-5b7c-7d21-9e4a-3c5d6e7f8091",
-    "kind": "costing.run",
-    "queue": "costing",
-    "state": "pending",
-    "reason": "window-full",
-    "sentence": "The window of queue costing is full (24 of 24 messages out for 8 slots), and the "
-    "job waits for its turn behind 3 of its kind, brand and priority; more workers, or a higher "
-    "priority, make it sooner.",
-    "as_of": "2026-02-01T01:00:10.218540Z",
-    "attempt": 0,
-    "max_attempts": 5,
-    "available_at": "2026-02-01T01:00:01.901377Z",
-    "error": None,
-    "cleanup_pending": False,
-    "queue_paused": False,
-    "workers": {
-        "live": 2,
-        "know_kind": 2,
-        "know_version": 2,
-        "working": 2,
-        "slots": 8,
-        "free_slots": 0,
-    },
-    "turn": {
-        "message": "staged",
-        "window_size": 24,
-        "window_used": 24,
-        "ahead": 3,
-        "ahead_higher": 0,
-    },
-    "running_of_kind": None,
-    "max_running": None,
-    "owner": None,
-    "redrive": None,
-}
-
-
 @router.get(
     "/{job_id}/why",
     response_class=Response,
     responses=problems("job-not-found")
-    | {
-        200: {
-            "model": WhyView,
-            "description": "The reason, as of one moment.",
-            "content": {"application/json": {"example": EXAMPLE}},
-        }
-    },
+    | {200: {"model": WhyView, "description": "The reason, as of one moment."}},
 )
 async def why(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Response:
     """Say why a job is not running, or not done: the first thing that keeps it, and all facts."""
