@@ -18,7 +18,7 @@ from api.pending import COUNT_OF_BRAND, COUNT_OF_NO_BRAND, Lane, count_pending
 from api.rights import ANYBODY, RULES
 from api.settings import ApiSettings
 from shared.access import Role
-from tests.factories import execute, scalar
+from tests.factories import execute, fetch, scalar
 from tests.protocol.api.app import (
     KIND_MODULE,
     client_of,
@@ -240,6 +240,72 @@ async def test_a_count_reads_the_lane_that_it_counts_and_no_further_than_the_max
             asked = {"kind": "api.note", "company": "ACME", "most": 100_000} | binds
             plan = (await conn.execute(text(f"EXPLAIN {statement.text}"), asked)).scalars().all()
         assert "jobs_pending_kind_idx" in " ".join(plan), plan
+
+
+BROKEN = {
+    "not a number": b'{"a": NaN}',
+    "infinite": b'{"a": -Infinity}',
+    "a member twice": b'{"a": 1, "a": 2}',
+    "U+0000": b'{"a": "\\u0000"}',
+    "U+0000 in a name": b'{"\\u0000": 1}',
+    "half a surrogate pair": b'{"a": "\\ud800"}',
+    "no UTF-8": b'{"a": "\xff"}',
+    "too deep": b'{"a": ' + b"[" * 100 + b"]" * 100 + b"}",
+    "very deep": b"[" * 100_000,
+    "a number without end": b'{"a": ' + b"9" * 101 + b"}",
+    "an exponent": b'{"a": 1e309}',
+    "no object": b'"x"',
+    "no JSON": b"{",
+    "nothing": b"",
+}
+WITH_A_BODY = (
+    "/v1/jobs",
+    "/v1/jobs:batch",
+    "/v1/jobs/{job_id}/redrive",
+    "/v1/dead-letters/redrive",
+    "/v1/approvals",
+)
+
+
+async def test_every_route_with_a_body_refuses_what_is_broken_before_it_writes(
+    serve: Serve, engine: AsyncEngine
+) -> None:
+    """400 and 413 as problems, from one place; nothing of it reaches the database."""
+    json_body = {"Content-Type": "application/json"}
+    async with serve() as client:
+        dead = await bury(client, engine)
+        before = await written(engine)
+        for path in WITH_A_BODY:
+            url = path.replace("{job_id}", dead)
+            for what, body in BROKEN.items():
+                if what == "nothing" and "{job_id}" in path:
+                    continue  # there a body may be left out
+                answer = await client.post(url, content=body, headers=json_body)
+                assert problem_of(answer, 400, "malformed-json"), (path, what)
+            large = b" " * (9 * 1024 * 1024 if path.endswith(":batch") else 310_000)
+            problem_of(await client.post(url, content=large, headers=json_body), 413, "too-large")
+            for headers in (
+                {"Content-Type": "text/plain"},
+                json_body | {"Content-Encoding": "gzip"},
+                {"Content-Type": "application/json; charset=latin-1"},
+            ):
+                answer = await client.post(url, content=b"{}", headers=headers)
+                problem_of(answer, 415, "unsupported-media-type")
+            strange = await client.post(url, content=b'{"zz": 1}', headers=json_body)
+            problem = problem_of(strange, 422, "invalid-request")
+            assert "zz" in {error["field"] for error in problem["errors"]}, path
+        assert await written(engine) == before
+
+
+async def written(engine: AsyncEngine) -> Any:
+    """How much there is of everything that a request could write."""
+    return await fetch(
+        engine,
+        """SELECT (SELECT count(*) FROM chot.jobs), (SELECT count(*) FROM chot.outbox),
+                  (SELECT count(*) FROM chot.audit), (SELECT count(*) FROM chot.approvals),
+                  (SELECT count(*) FROM chot.idempotency_keys),
+                  (SELECT count(*) FROM chot.jobs WHERE state = 'dead')""",
+    )
 
 
 SAFE = {
