@@ -1,10 +1,11 @@
 """Why a job is not running, or not done: everything that decides it, by one statement.
 
-One statement has one snapshot, so that what it says of the job, its queue, its workers and its
-message is of one moment. The predicates are those that claim, relay and reconciler go by; a count
+One statement has one snapshot, and this one a single look at the clock, so that what it says of the
+job, its queue, its workers and its message is of one moment. The predicates are those that claim, relay and reconciler go by; a count
 is bounded, and tells a caller with a scope nothing of what lies outside.
 """
 
+import re
 from uuid import UUID
 
 from sqlalchemy import RowMapping, text
@@ -65,8 +66,8 @@ _HIGHER = f"""
            AND o.next_send_at <= clock_timestamp()
          LIMIT {MOST_AHEAD}) AS a"""
 
-EXPLAIN_JOB = text(f"""
-    WITH job AS MATERIALIZED (
+_EXPLAINED = f"""
+    job AS MATERIALIZED (
         SELECT j.* FROM chot.jobs j WHERE j.id = :job_id AND {IN_SCOPE}),
     open_queues AS MATERIALIZED (
         SELECT q.name, q.turns, offered.emptied_at, {WINDOW_SIZE} AS size
@@ -104,7 +105,12 @@ EXPLAIN_JOB = text(f"""
      CROSS JOIN LATERAL ({_CREW}) AS crew
       LEFT JOIN LATERAL ({_MESSAGE}) AS m ON j.state = 'pending'
      CROSS JOIN LATERAL ({_AHEAD}) AS ahead
-     CROSS JOIN LATERAL ({_HIGHER}) AS higher""")
+     CROSS JOIN LATERAL ({_HIGHER}) AS higher"""
+
+# Each predicate asks the clock anew, and two that do may disagree by a microsecond. Here they are
+# asked at one moment, so that no fact of an answer can contradict another.
+_STOPPED = re.sub(r"\b(clock|statement)_timestamp\(\)", "(SELECT at FROM moment)", _EXPLAINED)
+EXPLAIN_JOB = text(f"WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS at), {_STOPPED}")
 
 
 async def explain_job(conn: AsyncConnection, job_id: UUID, scope: Scope) -> RowMapping | None:

@@ -160,7 +160,7 @@ def refused(row: Row) -> str:
     """Its message was put aside."""
     return (
         f"SQS has refused the job's message for good ({row['last_error'] or 'no reason told'}); "
-        "correct the queue, then delete the job's row in chot.outbox, and it is published anew."
+        "correct what it says, then pause and resume the queue, which publishes the job anew."
     )
 
 
