@@ -371,7 +371,7 @@ audit = Table(
     Column("facts", JSONB, nullable=False),
     schema="chot",
 )
-Index("audit_company_idx", audit.c.company, audit.c.at, audit.c.id, audit.c.brand)
+Index("audit_brand_idx", audit.c.company, audit.c.brand, audit.c.at, audit.c.id)
 Index("audit_principal_idx", audit.c.principal, audit.c.at, audit.c.id)
 Index("audit_job_idx", audit.c.job_id, postgresql_where=text("job_id IS NOT NULL"))
 Index(
