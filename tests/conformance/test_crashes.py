@@ -1,8 +1,9 @@
 """A process that is killed, a database that goes away, a client that does. C22 to C27."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,13 +21,22 @@ from tests.conformance.calls import (
     settled,
 )
 from tests.conformance.raw import connect, request_bytes
-from tests.conformance.world import World, client_to, holding, plant, pull_out, until_held
-from tests.factories import eventually, fetch, offer_slots
+from tests.conformance.world import (
+    World,
+    client_to,
+    holding,
+    plant,
+    pull_out,
+    until_held,
+    until_inserted,
+)
+from tests.factories import eventually, fetch, offer_slots, scalar
 from tests.protocol.api.app import note, post, problem_of, until_ready
 from tests.tcp_proxy import Proxy, open_proxy
 
-COMMIT = b"COMMIT"
-Wired = Callable[[], Awaitable[tuple[Child, httpx.AsyncClient]]]
+COUNT_KEYS = "SELECT count(*) FROM chot.idempotency_keys"
+Ask = Callable[[], Coroutine[Any, Any, httpx.Response]]
+Asking = asyncio.Task[httpx.Response]
 
 
 @asynccontextmanager
@@ -51,7 +61,7 @@ async def wired(world: World) -> AsyncIterator[tuple[Proxy, Child, httpx.AsyncCl
             yield proxy, child, client
 
 
-async def broken_off(request: "asyncio.Task[httpx.Response]") -> None:
+async def broken_off(request: Asking) -> None:
     """The server died under it."""
     with pytest.raises(httpx.TransportError):
         await request
@@ -81,12 +91,9 @@ async def test_a_process_killed_after_its_commit_has_made_the_job(
     world: World, pair: list[httpx.AsyncClient], engine: AsyncEngine, sqs: Any
 ) -> None:
     """SIGKILL before the answer could be sent: the retry replays it, another relay publishes."""
-    body, key = note(), new_key()
+    body, key = note(), new_key("commit")
     async with wired(world) as (proxy, doomed, client):
-        proxy.lose_answer_to(COMMIT)
-        first = asyncio.create_task(post(client, body, key=key))
-        await proxy.until_held()
-        await eventually(lambda: keys_stored(engine, key), every=0.01)
+        first = await answer_lost(proxy, engine, partial(post, client, body, key=key))
         assert not first.done()
         doomed.kill()
         await broken_off(first)
@@ -99,6 +106,32 @@ async def test_a_process_killed_after_its_commit_has_made_the_job(
         url = sqs.get_queue_url(QueueName=f"{world.fleet.prefix}-default")["QueueUrl"]
         assert await asyncio.to_thread(received, sqs, url, again.json()["id"])
     assert (await count(engine, body))[0] == 1
+
+
+async def commit_lost(proxy: Proxy, engine: AsyncEngine, ask: Ask) -> Asking:
+    """A request whose COMMIT stays in the network: the server has all but that."""
+    async with holding(engine):
+        asking = asyncio.create_task(ask())
+        await until_held(engine)
+        proxy.block("client_to_server")
+    await until_inserted(engine)
+    await proxy.until_held("client_to_server")
+    return asking
+
+
+async def answer_lost(proxy: Proxy, engine: AsyncEngine, ask: Ask) -> Asking:
+    """One that the server has committed, while its answer stays in the network."""
+    before = await scalar(engine, COUNT_KEYS)
+    async with holding(engine):
+        asking = asyncio.create_task(ask())
+        await until_held(engine)
+        proxy.block("server_to_client")
+
+    async def committed() -> bool:
+        return int(await scalar(engine, COUNT_KEYS)) > before
+
+    await eventually(committed, every=0.01)
+    return asking
 
 
 async def published(engine: AsyncEngine, body: dict[str, Any]) -> bool:
@@ -125,13 +158,9 @@ async def test_a_commit_in_doubt_is_settled_by_the_retry(
 ) -> None:
     """Lost on the way there, or its answer on the way back: 503, then the truth, and one job."""
     async with wired(world) as (proxy, _, client):
-        for lose, done in ((proxy.lose, False), (proxy.lose_answer_to, True)):
-            body, key = note(), new_key()
-            lose(COMMIT)
-            first = asyncio.create_task(post(client, body, key=key))
-            await proxy.triggered.wait()
-            if done:
-                await eventually(lambda key=key: keys_stored(engine, key), every=0.01)
+        for lost, what, done in ((commit_lost, "held", False), (answer_lost, "commit", True)):
+            body, key = note(), new_key(what)
+            first = await lost(proxy, engine, partial(post, client, body, key=key))
             proxy.cut()
             refused = await first
             problem_of(refused, 503, "database-unavailable")

@@ -24,6 +24,7 @@ BURST = 30
 NOWHERE = "http://127.0.0.1:9"
 VIETNAMESE_BRAND = "Đỏ"
 # A key that begins with `held` waits here, in its transaction: the job is written, the key is not.
+# One that begins with `commit` waits in its COMMIT.
 HOLD_KEYS, HOLD_JOBS = 77, 78
 GATE = (
     "CREATE SCHEMA gate",
@@ -31,18 +32,28 @@ GATE = (
     "GRANT USAGE ON SCHEMA gate TO chot_app",
     "GRANT SELECT, INSERT, DELETE ON gate.planted TO chot_app",
     f"""CREATE FUNCTION gate.before_key() RETURNS trigger LANGUAGE plpgsql AS $$
-        DECLARE found text;
+        DECLARE planted text;
         BEGIN
             IF NEW.key LIKE 'held%' THEN PERFORM pg_advisory_xact_lock_shared({HOLD_KEYS}); END IF;
-            SELECT p.state INTO found FROM gate.planted p WHERE p.key = NEW.key;
-            IF FOUND THEN RAISE EXCEPTION 'planted' USING ERRCODE = found; END IF;
+            SELECT p.state INTO planted FROM gate.planted p WHERE p.key = NEW.key;
+            IF FOUND THEN RAISE EXCEPTION 'planted' USING ERRCODE = planted; END IF;
             RETURN NEW;
         END $$""",
     """CREATE TRIGGER before_key BEFORE INSERT ON chot.idempotency_keys
        FOR EACH ROW EXECUTE FUNCTION gate.before_key()""",
+    f"""CREATE FUNCTION gate.at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_advisory_xact_lock_shared({HOLD_KEYS}); RETURN NULL; END $$""",
+    """CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON chot.idempotency_keys
+       DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.key LIKE 'commit%')
+       EXECUTE FUNCTION gate.at_commit()""",
     # A statement's trigger fires for an INSERT that inserted nothing, too.
     f"""CREATE FUNCTION gate.after_job() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN PERFORM pg_advisory_xact_lock_shared({HOLD_JOBS}); RETURN NULL; END $$""",
+        BEGIN
+            IF current_setting('application_name') = 'chot api' THEN
+                PERFORM pg_advisory_xact_lock_shared({HOLD_JOBS});
+            END IF;
+            RETURN NULL;
+        END $$""",
     """CREATE TRIGGER after_job AFTER INSERT ON chot.jobs
        FOR EACH STATEMENT EXECUTE FUNCTION gate.after_job()""",
 )
@@ -50,6 +61,9 @@ WAITING = """
     SELECT pid FROM pg_stat_activity
      WHERE datname = current_database() AND application_name = 'chot api' AND {}"""
 HELD = WAITING.format("wait_event = 'advisory'")
+WAITS_FOR_COMMIT = WAITING.format(
+    "state = 'idle in transaction' AND query LIKE '%idempotency_keys%'"
+)
 BLOCKED = WAITING.format("wait_event_type = 'Lock'")
 
 
@@ -137,6 +151,11 @@ async def holding(engine: AsyncEngine, lock: int = HOLD_KEYS) -> AsyncIterator[N
 async def until_held(engine: AsyncEngine) -> int:
     """Wait until an api's transaction stands at the gate; answers its server process."""
     return int(await eventually(lambda: scalar(engine, HELD), every=0.01))
+
+
+async def until_inserted(engine: AsyncEngine) -> None:
+    """Wait until the server has stored an api's key and waits for its COMMIT."""
+    await eventually(lambda: scalar(engine, WAITS_FOR_COMMIT), every=0.01)
 
 
 async def until_blocked(engine: AsyncEngine) -> None:
