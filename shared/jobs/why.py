@@ -1,8 +1,9 @@
 """Why a job is not running, or not done: everything that decides it, by one statement.
 
-One statement has one snapshot, and this one a single look at the clock, so that what it says of the
-job, its queue, its workers and its message is of one moment. The predicates are those that claim, relay and reconciler go by; a count
-is bounded, and tells a caller with a scope nothing of what lies outside.
+One statement has one snapshot, and this one a single look at the clock, so that what it says of
+the job, its queue, its workers and its message is of one moment. The predicates are those that
+claim, relay and reconciler go by; a count is bounded, and tells a caller with a scope nothing of
+what lies outside.
 """
 
 import re

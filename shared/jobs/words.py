@@ -151,8 +151,8 @@ def workers_alone(row: Row) -> str:
 def maximum(row: Row) -> str:
     """As many of its kind run as may."""
     return (
-        f"{row['places_taken']} of at most {row['max_running']} jobs of kind {row['kind']} run; "
-        "the job starts in its turn once one of them has ended."
+        f"Kind {row['kind']} is at its maximum ({row['places_taken']} run, {row['max_running']} "
+        "may); the job starts in its turn once one of them has ended."
     )
 
 

@@ -41,7 +41,7 @@ TOLD = {
     Reason.WORKERS_STOPPING: r"only live worker of queue default.*draining",
     Reason.RUNS_ALONE: r"lost its worker 2 times.*waits for a worker",
     Reason.WORKERS_ALONE: r"kept for a job that runs alone",
-    Reason.KIND_MAXIMUM: r"2 of at most 2 jobs of kind probe.misbehave run",
+    Reason.KIND_MAXIMUM: r"probe.misbehave is at its maximum \(2 run, 2 may\)",
     Reason.MESSAGE_REFUSED: r"Throttled: slow.*pause and resume",
     Reason.WINDOW_FULL: r"3 of 3 messages out for 1 slot\).*behind 2 of its kind",
     Reason.PUBLISHING_FAILED: r"Throttled: slow\), tried 1 times.*again in (4|5) s",

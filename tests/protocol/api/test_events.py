@@ -379,26 +379,31 @@ async def test_a_key_whose_scope_or_role_was_taken_sees_nothing_more(
 ) -> None:
     """The stream ends, the poll is what a new request would be: 404, or 403."""
     admin = bearer(await make_key(owner_engine, Role.ADMIN))
-    for change, status in (
-        ("brands = ARRAY['BLUE'], company = 'ACME'", 404),
-        ("roles = ARRAY['submit']", 403),
-    ):
+
+    async def loses(live: Served, job_id: str, change: str) -> int:
         key = await make_key(owner_engine, Role.READ, scope=RED)
-        async with served(settings.model_copy(update={"api_open": False})) as live:
-            made_job = await live.client.post("/v1/jobs", json=note(), headers=admin)
-            job_id = made_job.json()["id"]
-            async with asyncio.timeout(BOUND), listening(live.port, job_id, token=key) as mine:
-                await mine.event()
-                poll = asyncio.create_task(
-                    live.client.get(f"/v1/jobs/{job_id}?wait=25", headers=bearer(key))
-                )
-                await execute(
-                    owner_engine,
-                    f"UPDATE chot.api_keys SET {change} WHERE key_id = :key_id",
-                    key_id=key_id_of(key),
-                )
-                assert await mine.event() is None
-                assert (await poll).status_code == status
+        async with listening(live.port, job_id, token=key) as mine:
+            await mine.event()
+            poll = asyncio.create_task(
+                live.client.get(f"/v1/jobs/{job_id}?wait=25", headers=bearer(key))
+            )
+            await execute(
+                owner_engine,
+                f"UPDATE chot.api_keys SET {change} WHERE key_id = :key_id",
+                key_id=key_id_of(key),
+            )
+            assert await mine.event() is None
+            return (await poll).status_code
+
+    async with served(settings.model_copy(update={"api_open": False})) as live:
+        made_job = await live.client.post("/v1/jobs", json=note(), headers=admin)
+        job_id = made_job.json()["id"]
+        async with asyncio.timeout(BOUND):
+            ends = await asyncio.gather(
+                loses(live, job_id, "brands = ARRAY['BLUE'], company = 'ACME'"),
+                loses(live, job_id, "roles = ARRAY['submit']"),
+            )
+    assert ends == [404, 403]
 
 
 async def test_a_foreign_job_has_no_events(

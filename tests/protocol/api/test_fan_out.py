@@ -48,7 +48,7 @@ async def commits_a_second(engine: AsyncEngine, database: Database, seconds: flo
     Statistics arrive within a second; so the first and the last are read that much later.
     """
     name = database.name
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(1.1)
     before, began = await scalar(engine, COMMITS, name=name), monotonic()
     await asyncio.sleep(seconds)
     after = await scalar(engine, COMMITS, name=name)
@@ -91,7 +91,7 @@ async def test_sixty_listeners_are_one_query_an_interval(
     fleet: Fleet, probes: AsyncEngine, database: Database
 ) -> None:
     """At a real process, by PostgreSQL's own count."""
-    await listen_and_end(fleet, probes, database, listeners=60, seconds=1.0)
+    await listen_and_end(fleet, probes, database, listeners=60, seconds=0.8)
 
 
 @pytest.mark.long
