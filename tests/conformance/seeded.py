@@ -42,11 +42,12 @@ PROGRESS = """
 
 @dataclass(slots=True)
 class Seeded:
-    """Where the api is, a key of an admin, and jobs by their state."""
+    """Where the api is, a key of an admin, one of who approves, and jobs by their state."""
 
     database: Database
     url: str
     key: str = ""
+    approver: str = ""
     jobs: dict[str, str] = field(default_factory=dict)
 
     def client(self) -> httpx.AsyncClient:
@@ -86,6 +87,7 @@ async def _fill(seeded: Seeded) -> None:
     app = open_engine(seeded.database.app_url, pool_size=2, application_name="test app")
     try:
         seeded.key = await make_key(owner, Role.ADMIN, principal="admin")
+        seeded.approver = await make_key(owner, Role.OPERATE, principal="head-accountant")
         await offer_slots(app, 4)
         await execute(owner, DEAD_MESSAGES)
         async with seeded.client() as client:

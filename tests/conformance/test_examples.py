@@ -10,16 +10,18 @@ import httpx
 import jsonschema_rs
 import pytest
 
-from api.example_bodies import DEAD_ID, JOB_ID
+from api.example_bodies import APPROVAL_ID, DEAD_ID, JOB_ID
 from api.examples import ANSWERS
 from api.idempotency_key import HEADER
 from shared.database import open_engine
 from tests.conformance.seeded import Seeded, job_in
+from tests.protocol.api.keys import bearer
 
 Document = dict[str, Any]
 METHODS = ("get", "post", "put", "patch", "delete")
 # A job in this state is what the route is for; any other one is shown a pending job.
-STATE_FOR = {"/v1/jobs/{job_id}/redrive": "dead"}
+REDRIVE = "/v1/jobs/{job_id}/redrive"
+STATE_FOR = {REDRIVE: "dead"}
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +122,8 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
                 JOB_ID: await job_in(client, engine, STATE_FOR.get(path, "pending")),
                 DEAD_ID: await job_in(client, engine, "dead"),
             }
+            if path == REDRIVE:
+                jobs[APPROVAL_ID] = await approved(client, seeded, jobs[JOB_ID])
             answer = await send_example(client, method, path, operation, jobs)
             where = f"{method.upper()} {path}: {answer.text}"
             assert answer.is_success, where
@@ -131,6 +135,13 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
                 examples = examples_of(content, document)
                 assert answer.json().keys() in [example.keys() for example in examples], where
     await engine.dispose()
+
+
+async def approved(client: httpx.AsyncClient, seeded: Seeded, job_id: str) -> str:
+    """Another account's approval of its redrive."""
+    body = {"action": "job.redrive", "target": job_id}
+    given = await client.post("/v1/approvals", json=body, headers=bearer(seeded.approver))
+    return str(given.json()["id"])
 
 
 async def send_example(
