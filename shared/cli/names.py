@@ -14,7 +14,7 @@ from shared.errors import ConfigRefused
 SECONDS = 1.0  # whoever has pressed a key waits no longer for the api
 
 
-class KindName(click.ParamType):
+class KindName(click.ParamType):  # type: ignore[type-arg] # generic in newer click only
     """A kind of job; any text is taken, since only the api knows all kinds."""
 
     name = "kind"
@@ -27,7 +27,7 @@ class KindName(click.ParamType):
         return [CompletionItem(name) for name in sorted(known) if name.startswith(incomplete)]
 
 
-class QueueName(click.ParamType):
+class QueueName(click.ParamType):  # type: ignore[type-arg] # generic in newer click only
     """A queue of the api."""
 
     name = "queue"

@@ -18,12 +18,12 @@ async def read_messages(lines: AsyncIterator[str], *, last_id: str = "") -> Asyn
 
     An event that the stream ends within is none.
     """
-    name, data = "", []
+    name, data = "", list[str]()
     async for line in lines:
         if not line:
             if data:
                 yield Message(id=last_id, name=name or "message", data="\n".join(data))
-            name, data = "", []
+            name, data = "", list[str]()
             continue
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")

@@ -28,7 +28,8 @@ WORKS = 400
 @pytest.fixture
 async def two(launch: Launch) -> AsyncIterator[list[httpx.AsyncClient]]:  # noqa: F811 - a fixture
     """A client each for two api processes that wait long enough for a row."""
-    ports = [launch(CHOT_LOCK_TIMEOUT_SECONDS="3.9")[1] for _ in range(2)]
+    patient = {"CHOT_LOCK_TIMEOUT_SECONDS": "7.9", "CHOT_API_LOCK_TIMEOUT_SECONDS": "7.9"}
+    ports = [launch(**patient)[1] for _ in range(2)]
     async with AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(
