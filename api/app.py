@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from api.access_log import AccessLog
+from api.allowed import allowed_methods
 from api.authentication import open_authenticator
 from api.background import background_loops
 from api.document import DescribedApi
@@ -130,6 +131,6 @@ def _problem_of(error: Exception, request: Request, request_id: str) -> Problem:
         case RequestValidationError():
             return request_problem(error, request)
         case HTTPException():
-            return http_problem(error)
+            return http_problem(error, allowed_methods(request.scope["path"]))
         case _:
             return failure_problem(error, request_id)

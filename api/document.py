@@ -33,6 +33,22 @@ REPLAYED = {
     "description": "this is the stored answer to the key's first request",
 }
 CHALLENGE = {"required": True, "schema": {"type": "string"}, "description": "asks for a key"}
+# No text of a body holds U+0000: PostgreSQL could not keep it (api/strict_json.py refuses it).
+TEXT_PATTERN = r"^[^\u0000]*$"
+STORABLE: dict[str, Any] = {
+    "description": "JSON in which no text holds U+0000, nested at most 32 deep",
+    "anyOf": [
+        {"type": ["null", "boolean"]},
+        {"type": "number", "minimum": -1e308, "maximum": 1e308},
+        {"type": "string", "pattern": TEXT_PATTERN},
+        {"type": "array", "items": {"$ref": "#/components/schemas/Storable"}},
+        {
+            "type": "object",
+            "propertyNames": {"pattern": TEXT_PATTERN},
+            "additionalProperties": {"$ref": "#/components/schemas/Storable"},
+        },
+    ],
+}
 HEADERS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("POST /v1/jobs", "200"): {
         "Location": PLACE,
@@ -67,9 +83,14 @@ class DescribedApi(FastAPI):
         """The OpenAPI document; built once."""
         if self.openapi_schema is None:
             described = super().openapi()
-            described["components"]["schemas"] |= {"Problem": PROBLEM, "FieldError": FIELD_ERROR}
+            described["components"]["schemas"] |= {
+                "Problem": PROBLEM,
+                "FieldError": FIELD_ERROR,
+                "Storable": STORABLE,
+            }
             describe_keys(described, self._settings)
             _refuse_null(described)
+            _refuse_nul(described)
             _tell_headers(described)
             add_examples(described)
             self.openapi_schema = described
@@ -90,6 +111,28 @@ def _refuse_null(document: dict[str, Any]) -> None:
             match each["schema"]:
                 case {"anyOf": [dict() as one, {"type": "null"}], **others}:
                     each["schema"] = others | one
+
+
+def _refuse_nul(document: dict[str, Any]) -> None:
+    """Texts of bodies, whatever route takes them: what is no JSON of ours is refused before it."""
+    for _, operation in operations(document):
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            _narrow(content["schema"])
+
+
+def _narrow(schema: Any) -> None:
+    match schema:
+        case {"type": "string"} if not schema.keys() & {"pattern", "format", "enum", "const"}:
+            schema["pattern"] = TEXT_PATTERN
+        case {"type": "object", "additionalProperties": True}:
+            schema["propertyNames"] = {"pattern": TEXT_PATTERN}
+            schema["additionalProperties"] = {"$ref": "#/components/schemas/Storable"}
+        case dict():
+            for member in schema.values():
+                _narrow(member)
+        case list():
+            for each in schema:
+                _narrow(each)
 
 
 def _tell_headers(document: dict[str, Any]) -> None:

@@ -1,5 +1,7 @@
 """What went wrong without being meant to: the framework's refusals and the world's failures."""
 
+from http import HTTPStatus
+
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -36,10 +38,13 @@ def _query_model(request: Request) -> type[BaseModel] | None:
     )
 
 
-def http_problem(error: HTTPException) -> Problem:
-    """What the router refuses; its headers (Allow) stay."""
+def http_problem(error: HTTPException, allowed: str) -> Problem:
+    """What the router refuses; a 405 names all the methods that the address takes."""
     slug = OF_STATUS.get(error.status_code, "bad-request")
-    return Problem(slug=slug, detail=str(error.detail), headers=dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = allowed
+    return Problem(slug=slug, detail=str(error.detail), headers=headers)
 
 
 def failure_problem(error: Exception, request_id: str) -> Problem:

@@ -87,9 +87,6 @@ def describe_keys(document: dict[str, Any], settings: ApiSettings) -> None:
     }
     for operations in document["paths"].values():
         for operation in operations.values():
-            if "parameters" in operation:
-                # New dicts: those of the routes are shared by every app of this process.
-                operation["parameters"] = [
-                    each | policy if each["name"] == HEADER else each
-                    for each in operation["parameters"]
-                ]
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] == HEADER:
+                    parameter.update(policy)

@@ -28,10 +28,24 @@ event: end
 data: {"id":"0199c2f4-7d9a-7cc1-a3c8-2f4f1d0f6a10","state":"succeeded","progress":{"done":1200}}
 
 """
+# Of each event: in OpenAPI 3.1 a stream's schema is that of what it is made of.
+EVENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["id", "event", "data"],
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"type": "string", "enum": ["state", "progress", "end"]},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {"$ref": "#/components/schemas/JobSummary"},
+        },
+    },
+}
 STREAM: dict[str, Any] = {
     "description": "Events `state`, `progress` and, as the last, `end`. Each `data` is one line "
     "of JSON: the job as GET /v1/jobs lists it (the examples are shortened).",
-    "content": {MEDIA_TYPE: {"schema": {"type": "string"}, "example": EXAMPLE}},
+    "content": {MEDIA_TYPE: {"schema": EVENT, "example": EXAMPLE}},
 }
 
 
