@@ -1,5 +1,7 @@
 """Answers as they look: the material of api/examples.py."""
 
+from typing import Any
+
 JOB_ID = "019a8f3e-5b7c-7d21-9e4a-3c5d6e7f8091"
 DEAD_ID = "019a8f3e-1a2b-7c3d-8e4f-5a6b7c8d9e0f"
 PRINCIPAL = "closing-desk"
@@ -141,7 +143,7 @@ APPROVAL = {
     "reason": "the supplier's file is repaired",
     "expires_at": "2026-02-01T02:04:30.551290Z",
 }
-ACT = {
+ACT: dict[str, Any] = {
     "id": "4711",
     "at": "2026-02-01T01:05:12.880104Z",
     "action": "job.redrive",

@@ -67,7 +67,7 @@ FIND_ACTIVE = text("""
                                      e.job -> 'payload', k.fingerprint_fields) AS print
           FROM jsonb_array_elements(CAST(:jobs AS jsonb)) WITH ORDINALITY AS e (job, n)
           JOIN chot.kinds k ON k.name = e.job ->> 'kind')
-    SELECT a.n - 1 AS index, encode(a.print, 'hex') AS print,
+    SELECT a.n - 1 AS number, encode(a.print, 'hex') AS print,
            EXISTS (SELECT FROM chot.jobs j
                     WHERE j.fingerprint = a.print AND j.state IN ('pending', 'running')) AS active
       FROM asked a ORDER BY a.n""")
@@ -98,7 +98,7 @@ class Admission:
     _made: Counter[Lane] = field(default_factory=Counter)
 
     async def beyond(self, conn: AsyncConnection) -> Mapping[int, Problem]:
-        """The jobs, by index, for which there is no room; one query, and only where it is short.
+        """The jobs, by their number, that have no room; one query, and only where it is short.
 
         A work that is active is none of them, and a work that is there twice counts once.
         """
@@ -109,11 +109,11 @@ class Admission:
         seen: set[str] = set()
         found: dict[int, Problem] = {}
         for row in await conn.execute(FIND_ACTIVE, {"jobs": listed_jobs(self.jobs)}):
-            lane = lane_of(self.jobs[row.index])
+            lane = lane_of(self.jobs[row.number])
             if row.active or row.print in seen:
                 continue
             if left[lane] == 0:
-                found[row.index] = too_many(lane, self.limits[lane])
+                found[row.number] = too_many(lane, self.limits[lane])
                 continue
             seen.add(row.print)
             left[lane] -= 1

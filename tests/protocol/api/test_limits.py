@@ -325,7 +325,7 @@ def judge_headers(answer: httpx.Response) -> None:
     (policy,) = answer.headers.get_list("content-security-policy")
     assert "default-src 'none'" in policy, where
     assert "frame-ancestors 'none'" in policy, where
-    assert UUID(answer.headers["x-request-id"]), where
+    assert str(UUID(answer.headers["x-request-id"])) == answer.headers["x-request-id"], where
     assert "Traceback" not in answer.text, where
 
 
