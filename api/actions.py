@@ -1,6 +1,5 @@
 """Cancel and redrive: conditional transitions, each in a transaction of its own."""
 
-from collections.abc import Mapping
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from shared.access import Scope
 from shared.audit import Action
 from shared.errors import Busy
 from shared.jobs.cancel import cancel_job
+from shared.jobs.pace import Row
 from shared.jobs.read import get_job, show_job
 from shared.jobs.redrive import CleanupPending, NotDead, Redriven, TwinActive, redrive_job
 from shared.json_text import to_json
@@ -131,7 +131,7 @@ def _not_dead(state: str) -> Problem:
     return Problem(slug="not-dead", detail=f"the job is {state}", more={"state": state})
 
 
-def outdated(resources: Resources, row: Mapping[str, Any]) -> Problem | None:
+def outdated(resources: Resources, row: Row) -> Problem | None:
     """What today's model has against the payload; a newer model than ours is not ours to judge."""
     kind = resources.kinds.get(row["kind"])
     if kind is None:

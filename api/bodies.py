@@ -4,14 +4,12 @@ Requests are checked by these models; answers are written by `job_view()` and de
 """
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from sqlalchemy import RowMapping
 
-from shared.jobs.pace import pace_of
+from shared.jobs.pace import Row, pace_of
 from shared.json_text import portable
 from shared.types import TERMINAL, JobState
 
@@ -163,7 +161,7 @@ def job_url(job_id: object) -> str:
     return f"/v1/jobs/{job_id}"
 
 
-def job_summary(row: Mapping[str, Any]) -> dict[str, Any]:
+def job_summary(row: Row) -> dict[str, Any]:
     """What JobSummary describes, of a row of shared.jobs.read."""
     state = JobState(row["state"])
     return {
@@ -194,7 +192,7 @@ def job_summary(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def job_view(row: RowMapping) -> dict[str, Any]:
+def job_view(row: Row) -> dict[str, Any]:
     """What JobView describes, of a row of show_job()."""
     succeeded = row["state"] == JobState.SUCCEEDED
     return job_summary(row) | {
@@ -203,7 +201,7 @@ def job_view(row: RowMapping) -> dict[str, Any]:
     }
 
 
-def progress_view(row: Mapping[str, Any]) -> dict[str, Any] | None:
+def progress_view(row: Row) -> dict[str, Any] | None:
     """What ProgressView describes; None before the first report."""
     names = ("done", "total", "unit", "message")
     told = {name: row[f"progress_{name}"] for name in names}
@@ -217,7 +215,7 @@ def progress_view(row: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _redriven(row: Mapping[str, Any]) -> dict[str, Any] | None:
+def _redriven(row: Row) -> dict[str, Any] | None:
     at = row.get("redriven_at")
     if at is None:
         return None

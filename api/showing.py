@@ -2,10 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
 from datetime import datetime
 from time import monotonic
-from typing import Any
 from uuid import UUID
 
 from fastapi import Request, Response
@@ -19,13 +17,13 @@ from api.patience import retry_after
 from api.problems import ProblemRaised
 from api.resources import Resources
 from api.watching import Hub
-from shared.jobs.pace import pace_of
+from shared.jobs.pace import Row, pace_of
 from shared.jobs.read import show_job
 from shared.json_text import to_json
 from shared.types import TERMINAL, JobState
 
 
-async def show_now(resources: Resources, job_id: UUID, caller: Caller) -> Mapping[str, Any]:
+async def show_now(resources: Resources, job_id: UUID, caller: Caller) -> Row:
     """The job as it is; ProblemRaised where there is none for this caller."""
     async with resources.reading() as conn:
         row = await show_job(conn, job_id, scope=caller.scope)
@@ -36,7 +34,7 @@ async def show_now(resources: Resources, job_id: UUID, caller: Caller) -> Mappin
 
 async def show_awaited(
     hub: Hub, request: Request, job_id: UUID, caller: Caller, seconds: float
-) -> Mapping[str, Any]:
+) -> Row:
     """The job once it has ended, or after so many seconds; at once when this process ends.
 
     ProblemRaised as soon as the caller's key, role or scope does not allow it any more.
@@ -67,7 +65,7 @@ async def show_awaited(
     return row
 
 
-def shown(row: Mapping[str, Any], known: str) -> Response:
+def shown(row: Row, known: str) -> Response:
     """The answer for a row of show_job(); 304 where the client has it (`known`: If-None-Match)."""
     content = to_json(job_view(row)).encode()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
@@ -80,7 +78,7 @@ def shown(row: Mapping[str, Any], known: str) -> Response:
     return Response(content, 200, headers, media_type="application/json")
 
 
-def come_again(row: Mapping[str, Any]) -> int:
+def come_again(row: Row) -> int:
     """Retry-After of an active job, of a row of show_job()."""
     if row["state"] != JobState.RUNNING:
         return retry_after(due_in=row["due_in"])

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from api.bodies import job_summary
+from shared.jobs.pace import Row
 from shared.json_text import to_json
 from shared.types import TERMINAL
 
@@ -40,19 +41,19 @@ class Sighting:
     shown: "asyncio.Task[Any] | None" = field(default=None)
 
 
-def sighting_of(row: Mapping[str, Any], last: Sighting | None) -> Sighting:
+def sighting_of(row: Row, last: Sighting | None) -> Sighting:
     """The row as a sighting; where nothing has changed since the last, that one's rendering."""
-    facts = {name: value for name, value in row.items() if name not in OF_THE_LOOK}
+    facts = {str(name): value for name, value in row.items() if name not in OF_THE_LOOK}
     if last is not None and last.facts == facts and not _has_passed(last.rendering.eta, row):
         return Sighting(facts, last.rendering)
     return Sighting(facts, _rendered(row))
 
 
-def _has_passed(eta: datetime | None, row: Mapping[str, Any]) -> bool:
+def _has_passed(eta: datetime | None, row: Row) -> bool:
     return eta is not None and eta <= row["read_at"]
 
 
-def _rendered(row: Mapping[str, Any]) -> Rendering:
+def _rendered(row: Row) -> Rendering:
     view = job_summary(row)
     data = to_json(view)
     progress = view["progress"] or {}
@@ -65,7 +66,7 @@ def _rendered(row: Mapping[str, Any]) -> Rendering:
     )
 
 
-def _event_id(row: Mapping[str, Any], data: str) -> str:
+def _event_id(row: Row, data: str) -> str:
     """Of an end: which one, whatever is told of it; of all else: what is told."""
     if row["state"] in TERMINAL:
         at = row["finished_at"].timestamp()

@@ -1,6 +1,5 @@
 """Why a job is not running, or not done: one sentence, and the facts that it is made of."""
 
-from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +14,7 @@ from api.problems import ProblemRaised
 from api.resources import Resources
 from api.responses import json_response
 from api.routes.queues import end_of_id
+from shared.jobs.pace import Row
 from shared.jobs.reasons import Reason, explain
 from shared.jobs.why import explain_job
 from shared.json_text import portable
@@ -108,13 +108,13 @@ async def why(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Respons
     return answer
 
 
-def _places(row: Mapping[str, Any]) -> dict[str, Any]:
+def _places(row: Row) -> dict[str, Any]:
     """Workers as accounts that do not see all companies may know them: without where they are."""
     names = ("worker_id", "alone_worker")
     return {name: end_of_id(row[name]) for name in names if row.get(name)}
 
 
-def redrive_refused(resources: Resources, row: Mapping[str, Any]) -> str | None:
+def redrive_refused(resources: Resources, row: Row) -> str | None:
     """The problem that a redrive would meet now, in the order in which it looks for them."""
     if row["state"] != JobState.DEAD:
         return None
@@ -125,7 +125,7 @@ def redrive_refused(resources: Resources, row: Mapping[str, Any]) -> str | None:
     return "cleanup-pending" if row["cleanup_due"] else None
 
 
-def why_view(row: Mapping[str, Any], refused: str | None) -> dict[str, Any]:
+def why_view(row: Row, refused: str | None) -> dict[str, Any]:
     """What WhyView describes, of a row of explain_job()."""
     said = explain(row, redrive_refused=refused)
     pending, dead = row["state"] == JobState.PENDING, row["state"] == JobState.DEAD
@@ -153,7 +153,7 @@ def why_view(row: Mapping[str, Any], refused: str | None) -> dict[str, Any]:
     }
 
 
-def _turn(row: Mapping[str, Any]) -> dict[str, Any]:
+def _turn(row: Row) -> dict[str, Any]:
     waits = "refused" if row["refused"] else "staged"
     return {
         "message": waits if row["staged"] else "sent",
@@ -164,7 +164,7 @@ def _turn(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _owner(row: Mapping[str, Any]) -> dict[str, Any]:
+def _owner(row: Row) -> dict[str, Any]:
     return {
         "worker_id": row["worker_id"],
         "attempt": row["attempt"],

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy import RowMapping
+
 from shared.types import JobState
+
+# A row of the database, or what stands for one.
+Row = RowMapping | Mapping[str, Any]
 
 # Beyond that an estimate says nothing but "not soon".
 LONGEST_SECONDS = 366 * 24 * 3600.0
@@ -28,7 +33,7 @@ class Pace:
 UNKNOWN = Pace()
 
 
-def pace_of(row: Mapping[str, Any]) -> Pace:
+def pace_of(row: Row) -> Pace:
     """The pace in a row of chot.jobs, as of its `read_at` (the database's clock)."""
     if row["state"] != JobState.RUNNING or row["progress_fence"] != row["fence"]:
         return UNKNOWN
@@ -37,7 +42,7 @@ def pace_of(row: Mapping[str, Any]) -> Pace:
     return Pace(rate=rate, moved_at=moved_at, eta=eta)
 
 
-def _eta(row: Mapping[str, Any], rate: float, moved_at: datetime) -> datetime | None:
+def _eta(row: Row, rate: float, moved_at: datetime) -> datetime | None:
     left = (row["progress_total"] or 0) - (row["progress_done"] or 0)
     seconds = left / rate
     if left <= 0 or seconds > LONGEST_SECONDS:

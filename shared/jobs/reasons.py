@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shared.jobs import words
-from shared.jobs.words import Row
+from shared.jobs.pace import Row
 from shared.types import JobState
 
 

@@ -15,10 +15,12 @@ COLUMNS = """j.id, j.kind, j.company, j.brand, j.queue, j.state, j.priority, j.a
            j.progress_rate, j.progress_at, j.progress_fence, j.cleanup_due, j.payload_version,
            j.principal, j.created_at, j.started_at, j.finished_at, j.redriven_at, j.redriven_by,
            j.redriven_approver"""
+# The error one by one: joined, a few hundred jobs would have it read the whole table.
 WATCHED_JOBS = text(f"""
-    SELECT {COLUMNS}, o.error, {MOMENT}
+    SELECT {COLUMNS}, {MOMENT},
+           (SELECT o.error FROM chot.job_outputs o
+             WHERE o.job_id = j.id AND j.state IN ('pending', 'dead')) AS error
       FROM chot.jobs j
-      LEFT JOIN chot.job_outputs o ON o.job_id = j.id AND j.state IN ('pending', 'dead')
      WHERE j.id = ANY(CAST(:ids AS uuid[]))""")
 WATCHED_ARCHIVED = text(f"""
     SELECT {COLUMNS}, a.error, {MOMENT}

@@ -3,13 +3,11 @@
 What is the case, in numbers, and what to do, if there is something to do.
 """
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.jobs.pace import pace_of
+from shared.jobs.pace import Row, pace_of
 
-Row = Mapping[str, Any]
 LONGEST_ERROR = 200
 # Counts of what lies ahead end here.
 MOST_AHEAD = 1000

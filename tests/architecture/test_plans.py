@@ -15,6 +15,8 @@ from shared.database import open_engine
 from shared.jobs.cancel import CANCEL_JOB
 from shared.jobs.listing import list_jobs
 from shared.jobs.redrive import READ_REDRIVABLE, REDRIVE_JOB
+from shared.jobs.watched import WATCHED_JOBS
+from shared.jobs.why import EXPLAIN_JOB
 from shared.outbox import DELETE_SENT, SECONDS_TO_NEXT
 from shared.publishing import LEAVE_WINDOW, PER_SLOT, TAKE_DUE, take
 from tests.factories import claimant
@@ -101,6 +103,8 @@ STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "find a cleanup": (LOCK_ONE_DUE, {"kinds": ["probe.write"]}),
     "redrive": (REDRIVE_JOB, {"job_id": ID, "approver": None, "approval_id": None}),
     "look for a twin": (READ_REDRIVABLE, {"job_id": ID}),
+    "look at watched jobs": (WATCHED_JOBS, {"ids": [uuid4() for _ in range(500)]}),
+    "explain a job": (EXPLAIN_JOB, {"job_id": ID, **Scope(company="ACME").binds()}),
 }
 # Which index the sweepers must go by; the others go by primary keys.
 BY_INDEX = {

@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID, uuid4
 
+from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.access import EVERYTHING, Scope
@@ -35,7 +35,7 @@ Setup = Callable[[AsyncEngine], Awaitable[JobId]]
 EVERY_PROBE = {f"probe.{name}": 1 for name in ("write", "misbehave", "post", "merge", "follow")}
 
 
-async def why(engine: AsyncEngine, job_id: UUID, scope: Scope = EVERYTHING) -> Mapping[str, Any]:
+async def why(engine: AsyncEngine, job_id: UUID, scope: Scope = EVERYTHING) -> RowMapping:
     """What decides when the job goes on."""
     async with engine.connect() as conn:
         row = await explain_job(conn, job_id, scope)

@@ -1,10 +1,9 @@
 """Pace in the job's row: carried by beats and commits, and never another attempt's."""
 
-from collections.abc import Mapping
 from time import monotonic
-from typing import Any
 
 import pytest
+from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.jobs.pace import UNKNOWN, Pace, pace_of
@@ -28,7 +27,7 @@ async def commit(engine: AsyncEngine, held: HeldLease, done: int) -> None:
         tx.progress(done, 1000, unit="rows")
 
 
-async def told(engine: AsyncEngine, held: HeldLease) -> Mapping[str, Any]:
+async def told(engine: AsyncEngine, held: HeldLease) -> RowMapping:
     """The row as the api reads it."""
     async with engine.connect() as conn:
         row = await show_job(conn, held.lease.job_id)

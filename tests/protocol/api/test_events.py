@@ -403,7 +403,7 @@ async def test_a_key_whose_scope_or_role_was_taken_sees_nothing_more(
                 loses(live, job_id, "brands = ARRAY['BLUE'], company = 'ACME'"),
                 loses(live, job_id, "roles = ARRAY['submit']"),
             )
-    assert ends == [404, 403]
+    assert list(ends) == [404, 403]
 
 
 async def test_a_foreign_job_has_no_events(

@@ -207,7 +207,7 @@ async def remote(fleet: Fleet) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-STORM = [
+STORM: list[dict[str, Any]] = [
     {"chunks": 3, "seconds": 0.02},
     {"chunks": 1, "fail_first": 2},
     {"chunks": 2, "hold_seconds": 0.05},
