@@ -6,6 +6,7 @@ for it is one event, and a client that takes nothing for two heartbeats is let g
 """
 
 import asyncio
+import random
 from uuid import UUID
 
 from starlette.responses import Response
@@ -22,7 +23,8 @@ HEADERS = {
     "cache-control": "no-store",
     "x-accel-buffering": "no",  # else nginx keeps events until it has many
 }
-RETRY_MS = 2000
+# From here to there, so that those who were let go together do not come back together.
+RETRY_MS = (1000, 3000)
 HEARTBEAT = b": alive\n\n"
 
 
@@ -86,7 +88,7 @@ class EventStream(Response):
 
         headers = list(self.raw_headers)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await say(f"retry: {RETRY_MS}\n\n".encode())
+        await say(f"retry: {random.randint(*RETRY_MS)}\n\n".encode())
         told: Rendering | None = None
         while watcher.refuse() is None and watcher.sighting is not None:
             now = watcher.sighting.rendering

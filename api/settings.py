@@ -63,7 +63,7 @@ class ApiSettings(SharedSettings):
     )
     watch_seconds: float = Field(60.0, gt=0, le=3600, description="from look to look")
     live_seconds: float = Field(
-        0.5, ge=0.05, le=60, description="from look to look at jobs that somebody waits for"
+        0.5, ge=0.05, le=2, description="from look to look at jobs that somebody waits for"
     )
     live_listeners: int = Field(
         1000, ge=1, le=100_000, description="who may wait at once (?wait, /events)"

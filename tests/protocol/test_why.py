@@ -10,6 +10,7 @@ from shared.access import Scope
 from shared.jobs.pause import pause_queue, resume_queue
 from shared.jobs.reasons import RULES, Reason, explain
 from shared.jobs.states import CLAIMABLE, CLAIMABLE_PARTS
+from shared.jobs.why import EXPLAIN_JOB
 from shared.types import JobState, WorkerId
 from tests.factories import autocommit, claimant, execute, make_job, scalar
 from tests.protocol.reasons import (
@@ -215,3 +216,9 @@ async def test_a_job_outside_the_scope_is_none(probes: AsyncEngine) -> None:
     with pytest.raises(AssertionError):
         await why(probes, job_id, Scope(company="ACME", brands=("BLUE",)))
     assert await scalar(probes, "SELECT count(*) FROM chot.jobs") == 1
+
+
+def test_all_facts_are_of_one_moment() -> None:
+    """⚑ Two looks at the clock may disagree by a microsecond, and then so do two facts."""
+    assert len(re.findall(r"(clock|statement)_timestamp\(", EXPLAIN_JOB.text)) == 1
+    assert "now()" not in EXPLAIN_JOB.text

@@ -64,7 +64,8 @@ async def test_a_job_is_told_from_pending_to_its_end(live: Served, engine: Async
         assert mine.headers["x-accel-buffering"] == "no"
         first = await mine.event()
         assert first is not None
-        assert (first.name, first.job["state"], mine.retry) == ("state", "pending", 2000)
+        assert (first.name, first.job["state"]) == ("state", "pending")
+        assert mine.retry in range(1000, 3001)
         await run(engine, job_id)
         second = await mine.event()
         await move(engine, job_id, 3)
