@@ -217,8 +217,8 @@ BATCH = {
     "duplicates": 1,
     "errors": 1,
     "jobs": [
-        {"outcome": "created", "job": SUBMITTED, "error": None},
-        {"outcome": "duplicate", "job": JOINED, "error": None},
-        {"outcome": "error", "job": None, "error": UNKNOWN_BRAND},
+        {"outcome": "created", "job": SUBMITTED},
+        {"outcome": "duplicate", "job": JOINED},
+        {"outcome": "error", "error": UNKNOWN_BRAND},
     ],
 }
