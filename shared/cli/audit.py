@@ -62,6 +62,7 @@ def _table(acts: list[dict[str, Any]]) -> Any:
             show.moment(act["at"]),
             act["action"],
             _who(act),
+            act["approver"],
             act["source"],
             act["job_id"] or act["target"],
             "/".join(filter(None, (act["company"], act["brand"]))),
@@ -69,14 +70,13 @@ def _table(acts: list[dict[str, Any]]) -> Any:
         )
         for act in acts
     ]
-    columns = ("at", "act", "who", "from", "job", "for", "facts")
+    columns = ("at", "act", "who", "approved by", "from", "job", "for", "facts")
     return show.table("", columns, rows)
 
 
 def _who(act: dict[str, Any]) -> str:
     key = f" ({act['key_id']})" if act["key_id"] else ""
-    approved = f", approved by {act['approver']}" if act["approver"] else ""
-    return f"{act['principal']}{key}{approved}"
+    return f"{act['principal']}{key}"
 
 
 def _facts(facts: dict[str, Any]) -> str:
