@@ -114,8 +114,10 @@ def _type(schema: Schema) -> str:
         return " | ".join(json.dumps(each) for each in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
+    kind = schema.get("type", "any")
+    said = " or ".join(kind) if isinstance(kind, list) else kind
     bounds = [str(schema[name]) for name in ("minimum", "maximum") if name in schema]
-    return " ".join(filter(None, (schema.get("type", "any"), " to ".join(bounds))))
+    return " ".join(filter(None, (said, " to ".join(bounds))))
 
 
 def _text(words: str) -> str:

@@ -92,7 +92,7 @@ async def test_what_it_refuses_and_what_died_reach_the_page(erp: httpx.AsyncClie
 def test_the_pages_say_what_is_there() -> None:
     """Calls of the client that the pages show are calls that it has."""
     for page in (PAGE, DOCS / "client.md"):
-        called = set(re.findall(r"\bchot\.(\w+)\(", page.read_text()))
+        called = set(re.findall(r"\b(?:await|in) chot\.(\w+)\(", page.read_text()))
         assert called <= set(dir(ChotClient)), page
     rows = re.findall(r"^\| `(\w+)\(", (DOCS / "client.md").read_text(), re.MULTILINE)
     public = {name for name in vars(ChotClient) if not name.startswith("_")} - {"close"}
