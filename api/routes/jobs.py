@@ -73,7 +73,7 @@ async def submit_job(request: Request, resources: Ready, facts: Facts, who: Who)
         len(body), read_submission, body, key, resources.kinds, who
     )
     answer = await resources.finish(submit(resources, submission), name="submit")
-    facts.job_id = answer.job_id and str(answer.job_id)
+    facts.job_id = None if answer.job_id is None else str(answer.job_id)
     headers = dict(answer.headers)
     if answer.replayed:
         headers["Idempotency-Replayed"] = "true"

@@ -119,7 +119,7 @@ async def at_once(engine: AsyncEngine, jobs: list[Submit]) -> list[Accepted | En
 
 def told(answers: list[Accepted | EnqueueRefused], known: dict[Any, str]) -> list[Any]:
     """The answers without what differs between two databases: a job is named by who made it."""
-    found = []
+    found: list[Any] = []
     for number, each in enumerate(answers):
         if isinstance(each, EnqueueRefused):
             found.append((each.code, each.field, str(each)))

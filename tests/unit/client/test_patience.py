@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from api.problems import PROBLEMS, RETRY_AFTER_SECONDS
-from shared.client import patience
 from shared.client.errors import STATUSES, TYPES, ApiError, BadRequest, Unavailable, error_of
 from shared.client.patience import Patience, may_pass, retry_after_of
 
@@ -42,7 +41,7 @@ def test_a_wait_comes_after_what_retry_after_asks_for(monkeypatch: pytest.Monkey
     assert None not in waits
     assert all(wait is not None and wait >= 3 for wait in waits)
     assert len(waits) > 40
-    monkeypatch.setattr(patience.random, "uniform", lambda _low, high: high)
+    monkeypatch.setattr("shared.client.patience.random.uniform", lambda _low, high: high)
     tries = Patience(1000)
     grows = [tries.wait_after(httpx.ReadError("x")) for _ in range(8)]
     assert grows == [0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 5.0]
