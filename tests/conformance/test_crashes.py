@@ -128,7 +128,7 @@ async def answer_lost(proxy: Proxy, engine: AsyncEngine, ask: Ask) -> Asking:
         proxy.block("server_to_client")
 
     async def committed() -> bool:
-        return int(await scalar(engine, COUNT_KEYS)) > before
+        return int(await scalar(engine, COUNT_KEYS)) > int(before)
 
     await eventually(committed, every=0.01)
     return asking
