@@ -249,7 +249,11 @@ async def test_places_are_bounded(settings: ApiSettings) -> None:
     """Who comes to a full house is told at once, and may come again; the others go on."""
     async with served(settings.model_copy(update={"live_listeners": 2})) as live:
         job_id = await made(live.client)
-        async with listening(live.port, job_id) as one, listening(live.port, job_id) as two:
+        async with (
+            asyncio.timeout(BOUND),
+            listening(live.port, job_id) as one,
+            listening(live.port, job_id) as two,
+        ):
             assert await one.event() == await two.event() is not None
             for path in ("/events", "?wait=5"):
                 refused = await live.client.get(f"/v1/jobs/{job_id}{path}")
