@@ -123,6 +123,9 @@ async def test_every_error_is_a_problem_document(
     wrong_method = await client.delete(url)
     problem_of(wrong_method, 405, "method-not-allowed")
     assert wrong_method.headers["allow"] == "GET"
+    every = await client.delete("/v1/jobs")
+    problem_of(every, 405, "method-not-allowed")
+    assert every.headers["allow"] == "GET, POST"
     problem_of(await client.post(f"{url}/redrive"), 409, "not-dead")
     problem_of(await post(client, note(note="x" * 310_000)), 413, "too-large")
     problem_of(
