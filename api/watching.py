@@ -132,7 +132,7 @@ class Hub:
         watcher = Watcher(job_id, token, caller)
         self._watchers.add(watcher)
         self._newcomers.set()
-        if self._loop is None or self._loop.done():
+        if self.asleep:
             self._keys_due = monotonic() + KEYS_SECONDS
             self._loop = asyncio.create_task(self._run(), name="hub")
         try:
@@ -146,6 +146,11 @@ class Hub:
     def watching(self) -> int:
         """How many places are taken."""
         return len(self._watchers)
+
+    @property
+    def asleep(self) -> bool:
+        """Whether nobody watches, and so nothing is asked."""
+        return self._loop is None or self._loop.done()
 
     @property
     def stopping(self) -> bool:

@@ -223,6 +223,11 @@ async def test_all_who_listen_cost_one_query_an_interval(live: Served, engine: A
         assert {end.name for end in ends} == {"end"}
         assert {answer.json()["state"] for answer in answers} == {"succeeded"}
         assert live.hub.watching == 0
+
+        async def asleep() -> bool:
+            return live.hub.asleep
+
+        await eventually(asleep, seconds=2)
         looks.clear()
         await asyncio.sleep(0.5)  # five intervals in which nothing must happen
         assert looks == []
