@@ -36,10 +36,13 @@ CHALLENGE = {"required": True, "schema": {"type": "string"}, "description": "ask
 # No text of a body holds U+0000: PostgreSQL could not keep it (api/strict_json.py refuses it).
 TEXT_PATTERN = r"^[^\u0000]*$"
 STORABLE: dict[str, Any] = {
-    "description": "JSON in which no text holds U+0000, nested at most 32 deep",
+    "description": "JSON in which no text holds U+0000, nested at most 32 deep; numbers have at most "
+    "100 digits and an exponent within 308",
     "anyOf": [
         {"type": ["null", "boolean"]},
-        {"type": "number", "minimum": -1e308, "maximum": 1e308},
+        {"const": 0},
+        {"type": "number", "minimum": 1e-308, "maximum": 1e308},
+        {"type": "number", "minimum": -1e308, "maximum": -1e-308},
         {"type": "string", "pattern": TEXT_PATTERN},
         {"type": "array", "items": {"$ref": "#/components/schemas/Storable"}},
         {

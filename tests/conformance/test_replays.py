@@ -64,6 +64,20 @@ async def test_a_key_of_another_route_is_another_request(
     assert await count(engine, many["jobs"][0]) == (1, 1)
 
 
+@pytest.mark.case("C13")
+async def test_the_route_is_part_of_the_request(
+    pair: list[httpx.AsyncClient], engine: AsyncEngine
+) -> None:
+    """Also where the body is the same to the byte, as it will be one day."""
+    body, key = note(), new_key()
+    elsewhere = ask("api", key, method="POST", route="/v1/elsewhere", body=body)
+    answer = Answer(status=200, headers={}, body=b"{}", job_id=None)
+    async with engine.begin() as conn:
+        await store_answer(conn, elsewhere, answer, hours=1)
+    problem_of(await post(pair[0], body, key=key), 422, "idempotency-key-reused")
+    assert await count(engine, body) == (0, 0)
+
+
 async def batch(client: httpx.AsyncClient, body: Any, key: str) -> httpx.Response:
     """POST /v1/jobs:batch under a key."""
     return await client.post("/v1/jobs:batch", json=body, headers={"Idempotency-Key": key})
