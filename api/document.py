@@ -36,8 +36,8 @@ CHALLENGE = {"required": True, "schema": {"type": "string"}, "description": "ask
 # No text of a body holds U+0000: PostgreSQL could not keep it (api/strict_json.py refuses it).
 TEXT_PATTERN = r"^[^\u0000]*$"
 STORABLE: dict[str, Any] = {
-    "description": "JSON in which no text holds U+0000, nested at most 32 deep; numbers have at most "
-    "100 digits and an exponent within 308",
+    "description": "JSON in which no text holds U+0000, nested at most 32 deep; numbers have at "
+    "most 100 digits and an exponent within 308",
     "anyOf": [
         {"type": ["null", "boolean"]},
         {"const": 0},
