@@ -132,6 +132,24 @@ async def test_a_forwarded_address_counts_where_the_peer_is_a_proxy_of_ours(
     assert sources == ["127.0.0.1", "203.0.113.9"]
 
 
+async def test_two_processes_stop_a_script_that_loops(launch: Launch, engine: AsyncEngine) -> None:
+    """Each knows late what the other lets in; then neither lets in one more."""
+    most = 50
+    ports = [launch(CHOT_MAX_PENDING=str(most))[1] for _ in range(2)]
+
+    async def loop(port: int, times: int) -> list[int]:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            return [(await post(client, note())).status_code for _ in range(times)]
+
+    first = await asyncio.gather(*(loop(port, 2 * most) for port in ports))
+    assert all(set(statuses) == {202, 429} for statuses in first)
+    later = await asyncio.gather(*(loop(port, 10) for port in ports))
+    assert {status for statuses in later for status in statuses} == {429}
+    pending = await scalar(engine, "SELECT count(*) FROM chot.jobs WHERE state = 'pending'")
+    assert pending == sum(statuses.count(202) for statuses in first)
+    assert most <= pending < 2 * most
+
+
 async def test_an_upgrade_is_a_request_like_any_other(launch: Launch) -> None:
     """There is no websocket; the answer is a problem and not an empty 403."""
     _, port = launch()
