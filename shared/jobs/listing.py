@@ -23,6 +23,7 @@ LOOKED_AT = 20_000
 ID_SPREAD = timedelta(minutes=10)
 # By id, each of them: a partial index is found only by a state that is spelled out.
 INDEXED_STATES = frozenset({JobState.RUNNING, JobState.DEAD, JobState.CANCELLED})
+LOOKED = f"ORDER BY j.id DESC LIMIT {LOOKED_AT}"
 CONDITIONS = {
     "states": "j.state = ANY(CAST(:states AS text[]))",
     "kind": "j.kind = :kind",
@@ -114,7 +115,7 @@ async def list_jobs(
     binds = wanted.binds() | ({} if before is None else {"before": before}) | _scoped(scope)
     where = " AND ".join(CONDITIONS[name] for name in binds) or "true"
     source = _source(wanted, binds)
-    looked = f"SELECT * FROM ({source}) AS j ORDER BY j.id DESC LIMIT {LOOKED_AT}"
+    looked = f"SELECT * FROM ({_source(wanted, binds, LOOKED)}) AS j {LOOKED}"
     most = {"most": limit + 1}
     await conn.execute(PLAN_EACH)
     rows = (await conn.execute(_page(looked, where), binds | most)).mappings().all()
@@ -152,11 +153,12 @@ def _page(source: str, where: str) -> TextClause:
           LEFT JOIN chot.job_outputs o ON o.job_id = j.id ORDER BY j.id DESC""")
 
 
-def _source(wanted: JobFilter, binds: dict[str, Any]) -> str:
+def _source(wanted: JobFilter, binds: dict[str, Any], end: str = "ORDER BY j.id DESC") -> str:
     """The rows to look at: those that an index has in the order of ids, by one part of the filter.
 
     A scope comes first and whole: where a page ends must not tell of jobs that lie outside. Of
-    several states with an index each, the rows come merged.
+    several states with an index each the rows come merged, as far as a page needs them: each part
+    is in order by itself (`end`), or all of them would be read and sorted first.
     """
     ranged = [CONDITIONS[name] for name in RANGE if name in binds]
     if "scope_company" in binds:
@@ -168,6 +170,7 @@ def _source(wanted: JobFilter, binds: dict[str, Any]) -> str:
     else:
         name = next((name for name in ("submitter", "kind", "company") if name in binds), None)
         ways = [[] if name is None else [CONDITIONS[name]]]
-    return " UNION ALL ".join(
+    parts = [
         f"SELECT * FROM chot.jobs j WHERE {' AND '.join([*ranged, *way]) or 'true'}" for way in ways
-    )
+    ]
+    return parts[0] if len(parts) == 1 else " UNION ALL ".join(f"({each} {end})" for each in parts)

@@ -78,9 +78,18 @@ FILTERS = (
     {"created_to": f"{THIS_YEAR - 1}-12-31T00:00:00Z", "kind": "probe.follow"},
     {"created_from": f"{THIS_YEAR - 1}-12-31T00:00:00Z", "state": "dead", "submitter": "test"},
 )
-# Pages of 8 KB that one page of a list may read, whatever it is asked for: the rows it looks at
-# (20,000 at most), twice where they end before it is full, and what their indexes add.
-MOST_BUFFERS = 60_000
+# Pages of 8 KB that one page of a list may touch, whatever it is asked for: the rows it looks at
+# (20,000 at most), again where they end before it is full, and what their indexes add.
+MOST_BUFFERS = 40_000
+# And where an index has what fills the page.
+FILLED_BUFFERS = 500
+FILLED: tuple[dict[str, str], ...] = (
+    {"state": "dead,running,cancelled"},
+    {"state": "cancelled"},
+    {"kind": "probe.follow"},
+    {"submitter": "test"},
+    {"company": "ACME"},
+)
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +213,8 @@ async def test_a_page_reads_a_bounded_part_of_five_million(
         before = await _touched(conn)
         await list_jobs(conn, wanted, limit=50)
         after = await _touched(conn)
-    assert after.blocks - before.blocks <= MOST_BUFFERS
+    most = FILLED_BUFFERS if query in FILLED else MOST_BUFFERS
+    assert after.blocks - before.blocks <= most
     assert after.scans == before.scans, "a sequential scan"
 
 
