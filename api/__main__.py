@@ -1,6 +1,7 @@
 """`python -m api`: refuse what cannot work (exit 78), then serve until SIGTERM."""
 
 import asyncio
+import resource
 import signal
 import sys
 from types import FrameType
@@ -19,6 +20,8 @@ from shared.sqs import TRANSPORT_ERRORS, open_sqs
 GRACE_SECONDS = 10
 # How long the thread of large bodies (api/off_loop.py) may keep the loop from its turn.
 SWITCH_SECONDS = 0.001
+# Besides those who wait for jobs: requests, SQS, the log.
+OTHER_FILES = 500
 
 
 class Server(uvicorn.Server):
@@ -47,6 +50,7 @@ def main() -> None:
         print(said, file=sys.stderr)  # noqa: T201 - for a human, before there is a log
         sys.exit(EX_CONFIG)
     route_library_logs()
+    _open_files_for(settings.live_listeners + settings.api_pool_size + OTHER_FILES)
     sys.setswitchinterval(SWITCH_SECONDS)
     spare_the_collector()
     config = uvicorn.Config(
@@ -56,6 +60,7 @@ def main() -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # it would believe X-Forwarded-For of any peer on loopback
         lifespan="on",
         ws="none",  # an upgrade is then a request like any other, and its answer a problem
         timeout_keep_alive=settings.api_keep_alive_seconds,
@@ -67,6 +72,16 @@ def main() -> None:
     log.info("api.starting", host=settings.api_host, port=settings.api_port)
     Server(config).run()
     log.info("api.stopped")
+
+
+def _open_files_for(wanted: int) -> None:
+    """Raise the soft limit on open files as far as this many sockets need and the hard one lets."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < wanted:
+        log.warning("api.few_files", limit=hard, wanted=wanted, setting="CHOT_LIVE_LISTENERS")
 
 
 async def _refuse_unusable_sqs(settings: ApiSettings) -> None:

@@ -27,7 +27,6 @@ class AccessLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"].append((b"x-request-id", facts.request_id.encode()))
             await send(message)
 
         try:

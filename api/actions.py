@@ -3,16 +3,19 @@
 from typing import Any, assert_never
 from uuid import UUID
 
-from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from api.approving import use_given
+from api.authentication import Caller
 from api.bodies import job_url, job_view
 from api.problems import Problem
 from api.resources import Resources
 from api.submission import payload_problem
 from shared.access import Scope
+from shared.audit import Action
 from shared.errors import Busy
 from shared.jobs.cancel import cancel_job
+from shared.jobs.pace import Row
 from shared.jobs.read import get_job, show_job
 from shared.jobs.redrive import CleanupPending, NotDead, Redriven, TwinActive, redrive_job
 from shared.json_text import to_json
@@ -44,32 +47,76 @@ async def cancelled_view(resources: Resources, job_id: UUID, scope: Scope) -> di
     raise Busy(f"job {job_id} changes its state again and again")
 
 
-async def redrive_one(resources: Resources, job_id: UUID, scope: Scope) -> Problem | None:
-    """Redrive one job; the problem says why not, and None means it is pending again."""
-    async with resources.transaction() as conn:
-        problem = await _redrive(conn, resources, job_id, scope)
-    if problem is None:
-        resources.relay.wake()
-    return problem
+class _Refused(Exception):
+    """Rolls the transaction back, and with it an approval that was used for nothing."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.slug)
+        self.problem = problem
+
+
+async def redrive_one(
+    resources: Resources, job_id: UUID, who: Caller, approval_id: UUID | None = None
+) -> Problem | None:
+    """Redrive one job; the problem says why not, and None means it is pending again.
+
+    An approval is used in the same transaction, whether this api asks for one or not; a redrive
+    that is refused uses none.
+    """
+    try:
+        async with resources.transaction() as conn:
+            await _redrive_or_roll_back(conn, resources, job_id, who, approval_id)
+    except _Refused as refused:
+        return refused.problem
+    resources.relay.wake()
+    return None
+
+
+async def _redrive_or_roll_back(
+    conn: AsyncConnection,
+    resources: Resources,
+    job_id: UUID,
+    who: Caller,
+    approval_id: UUID | None,
+) -> None:
+    problem = await _redrive(conn, resources, job_id, who, approval_id)
+    if problem is not None:
+        raise _Refused(problem)
 
 
 async def _redrive(
-    conn: AsyncConnection, resources: Resources, job_id: UUID, scope: Scope
+    conn: AsyncConnection,
+    resources: Resources,
+    job_id: UUID,
+    who: Caller,
+    approval_id: UUID | None,
 ) -> Problem | None:
-    row = await get_job(conn, job_id, scope=scope)
+    row = await get_job(conn, job_id, scope=who.scope)
     if row is None:
         return job_not_found(job_id)
-    outdated = _outdated(resources, row)
-    if outdated is not None and row["state"] == JobState.DEAD:
-        return outdated
-    answer = await redrive_job(conn, JobId(job_id))
+    if row["state"] != JobState.DEAD:
+        return _not_dead(row["state"])
+    stale = outdated(resources, row)
+    if stale is not None:
+        return stale
+    approval = await use_given(
+        conn,
+        resources.settings,
+        Action.JOB_REDRIVE,
+        str(job_id),
+        approval_id,
+        requester=who.principal,
+    )
+    if isinstance(approval, Problem):
+        return approval
+    answer = await redrive_job(conn, JobId(job_id), approval=approval)
     match answer:
         case Redriven():
             return None
-        case None | NotDead():  # None: it is in the archive, where no dead one is
-            state = row["state"] if answer is None else answer.state
-            more: dict[str, Any] = {"state": state}
-            return Problem(slug="not-dead", detail=f"the job is {state}", more=more)
+        case None:
+            return job_not_found(job_id)
+        case NotDead():
+            return _not_dead(answer.state)
         case CleanupPending():
             return Problem(slug="cleanup-pending", detail="ask again in a moment")
         case TwinActive():
@@ -80,7 +127,11 @@ async def _redrive(
     assert_never(answer)
 
 
-def _outdated(resources: Resources, row: RowMapping) -> Problem | None:
+def _not_dead(state: str) -> Problem:
+    return Problem(slug="not-dead", detail=f"the job is {state}", more={"state": state})
+
+
+def outdated(resources: Resources, row: Row) -> Problem | None:
     """What today's model has against the payload; a newer model than ours is not ours to judge."""
     kind = resources.kinds.get(row["kind"])
     if kind is None:

@@ -10,9 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from api.access_log import AccessLog
+from api.allowed import allowed_methods
 from api.authentication import open_authenticator
 from api.background import background_loops
-from api.description import DescribedApi
+from api.document import DescribedApi
 from api.dropping import Dropping
 from api.failures import failure_problem, http_problem, request_problem
 from api.gate import Gate, facts_of
@@ -20,9 +21,23 @@ from api.problems import Problem, ProblemRaised, field_problem, problem_response
 from api.queries import refuse_ambiguous
 from api.resources import open_resources
 from api.rights import refuse_without_right
-from api.routes import dead_letters, docs, health, jobs, metrics, queues
+from api.routes import (
+    approvals,
+    audit,
+    batch,
+    dead_letters,
+    docs,
+    events,
+    health,
+    jobs,
+    listing,
+    metrics,
+    queues,
+    why,
+)
 from api.settings import ApiSettings, load_settings
 from api.strict_json import Malformed
+from api.watching import open_hub
 from shared.database import DATABASE_ERRORS
 from shared.errors import Busy
 from shared.kinds.registry import load_kinds
@@ -45,9 +60,11 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         async with open_resources(chosen, kinds) as resources, background_loops(resources):
             app.state.resources = resources
             app.state.authenticator = open_authenticator(chosen, resources)
-            yield
+            async with open_hub(resources, app.state.authenticator) as app.state.hub:
+                yield
 
     app = DescribedApi(
+        chosen,
         title="Chốt",
         description=DESCRIPTION,
         version="1",
@@ -60,7 +77,18 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     # The scheme is for readers of /docs; the gate itself asks who holds the token.
     bearer = Security(HTTPBearer(auto_error=False))
     secured = APIRouter(dependencies=[bearer, Depends(refuse_ambiguous)])
-    for routes in (jobs, dead_letters, queues, metrics):
+    for routes in (
+        jobs,
+        listing,
+        events,
+        why,
+        batch,
+        dead_letters,
+        approvals,
+        queues,
+        audit,
+        metrics,
+    ):
         secured.include_router(routes.router)
     app.include_router(secured)
     app.include_router(health.router)
@@ -87,12 +115,12 @@ def _map_errors(app: FastAPI) -> None:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     facts = facts_of(request)
-    problem = _problem_of(error, facts.request_id)
+    problem = _problem_of(error, request, facts.request_id)
     facts.problem = problem.slug
     return problem_response(problem, facts.request_id)
 
 
-def _problem_of(error: Exception, request_id: str) -> Problem:
+def _problem_of(error: Exception, request: Request, request_id: str) -> Problem:
     match error:
         case ProblemRaised():
             return error.problem
@@ -101,8 +129,8 @@ def _problem_of(error: Exception, request_id: str) -> Problem:
         case Busy():
             return Problem(slug="busy", detail=str(error))
         case RequestValidationError():
-            return request_problem(error)
+            return request_problem(error, request)
         case HTTPException():
-            return http_problem(error)
+            return http_problem(error, allowed_methods(request.scope["path"]))
         case _:
             return failure_problem(error, request_id)

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from sqlalchemy import RowMapping
 
+from shared.jobs.pace import Row, pace_of
 from shared.json_text import portable
 from shared.types import TERMINAL, JobState
 
@@ -85,12 +85,18 @@ class SubmitAnswer(BaseModel):
 
 
 class ProgressView(BaseModel):
-    """How far the job is, as its worker last told."""
+    """How far the job is, as its worker last told, and how fast the attempt that runs moves.
+
+    What is not known is null: docs/live.md says when.
+    """
 
     done: int | None
     total: int | None
     unit: str | None
     message: str | None
+    rate: float | None = Field(description="units per second, of the attempt that runs")
+    moved_at: str | None = Field(description="when this attempt last came further")
+    eta: str | None = Field(description="when `total` is reached at that rate")
 
 
 class AttemptView(BaseModel):
@@ -104,6 +110,14 @@ class AttemptView(BaseModel):
     ended_at: str | None
     outcome: Literal["succeeded", "failed", "lost_lease", "released", "cancelled"] | None
     error: dict[str, Any] | None
+
+
+class RedrivenView(BaseModel):
+    """The last redrive: when, who asked for it, and which other account approved it, if any."""
+
+    at: str
+    by: str
+    approver: str | None
 
 
 class JobSummary(BaseModel):
@@ -131,6 +145,7 @@ class JobSummary(BaseModel):
     available_at: str
     started_at: str | None
     finished_at: str | None
+    redriven: RedrivenView | None
     links: Links
 
 
@@ -146,7 +161,7 @@ def job_url(job_id: object) -> str:
     return f"/v1/jobs/{job_id}"
 
 
-def job_summary(row: RowMapping) -> dict[str, Any]:
+def job_summary(row: Row) -> dict[str, Any]:
     """What JobSummary describes, of a row of shared.jobs.read."""
     state = JobState(row["state"])
     return {
@@ -162,7 +177,7 @@ def job_summary(row: RowMapping) -> dict[str, Any]:
         "lost_leases": row["lost_leases"],
         "interruptions": row["interruptions"],
         "fence": row["fence"],
-        "progress": _progress(row),
+        "progress": progress_view(row),
         "error": portable(row["error"]) if state in SHOWS_ERROR else None,
         "blocked_by": row["blocked_by"],
         "cleanup_pending": row["cleanup_due"],
@@ -172,11 +187,12 @@ def job_summary(row: RowMapping) -> dict[str, Any]:
         "available_at": show_instant(row["available_at"]),
         "started_at": show_instant(row["started_at"]),
         "finished_at": show_instant(row["finished_at"]),
+        "redriven": _redriven(row),
         "links": _links(row["id"], state),
     }
 
 
-def job_view(row: RowMapping) -> dict[str, Any]:
+def job_view(row: Row) -> dict[str, Any]:
     """What JobView describes, of a row of show_job()."""
     succeeded = row["state"] == JobState.SUCCEEDED
     return job_summary(row) | {
@@ -185,10 +201,26 @@ def job_view(row: RowMapping) -> dict[str, Any]:
     }
 
 
-def _progress(row: RowMapping) -> dict[str, Any] | None:
+def progress_view(row: Row) -> dict[str, Any] | None:
+    """What ProgressView describes; None before the first report."""
     names = ("done", "total", "unit", "message")
     told = {name: row[f"progress_{name}"] for name in names}
-    return None if all(value is None for value in told.values()) else told
+    if all(value is None for value in told.values()):
+        return None
+    pace = pace_of(row)
+    return told | {
+        "rate": pace.rate,
+        "moved_at": show_instant(pace.moved_at),
+        "eta": show_instant(pace.eta),
+    }
+
+
+def _redriven(row: Row) -> dict[str, Any] | None:
+    at = row.get("redriven_at")
+    if at is None:
+        return None
+    by, approver = row["redriven_by"], row["redriven_approver"]
+    return {"at": show_instant(at), "by": by, "approver": approver}
 
 
 def _attempt(row: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from api.authentication import Caller
 from api.gate import RequestFacts, facts_of
 from api.problems import Problem, ProblemRaised
 from api.resources import Resources
+from api.watching import Hub
 
 
 async def _open(request: Request) -> Resources:
@@ -38,7 +39,15 @@ async def _facts(request: Request) -> RequestFacts:
     return facts_of(request)
 
 
+async def _hub(request: Request) -> Hub:
+    """Of an api that is ready; its resources are those of the request."""
+    await _ready(request)
+    hub: Hub = request.app.state.hub
+    return hub
+
+
 Who = Annotated[Caller, Depends(_caller)]
 Facts = Annotated[RequestFacts, Depends(_facts)]
+Live = Annotated[Hub, Depends(_hub)]
 Open = Annotated[Resources, Depends(_open)]
 Ready = Annotated[Resources, Depends(_ready)]

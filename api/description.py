@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from fastapi import FastAPI
-
 from api.problems import MEDIA_TYPE, PROBLEMS, TYPE_BASE
 
 # What any route behind the token may answer.
-EVERYWHERE = ("unauthorized", "forbidden", "invalid-request", "internal-error")
+EVERYWHERE = ("unauthorized", "forbidden", "invalid-request", "rate-limited", "internal-error")
 UNAVAILABLE = ("overloaded", "busy", "database-unavailable", "starting")
 OF_A_BODY = ("malformed-json", "body-too-slow", "too-large", "unsupported-media-type")
 TEXT = {"type": "string"}
@@ -39,19 +37,25 @@ def problems(*slugs: str) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route that may answer with these types, and those of every route."""
     by_status: dict[int | str, list[str]] = {}
     for slug in dict.fromkeys((*slugs, *EVERYWHERE, *UNAVAILABLE)):
-        by_status.setdefault(PROBLEMS[slug][0], []).append(f"`{slug}`: {PROBLEMS[slug][1]}.")
-    schema = {"$ref": "#/components/schemas/Problem"}
-    return {
-        status: {"description": " ".join(said), "content": {MEDIA_TYPE: {"schema": schema}}}
-        for status, said in by_status.items()
+        by_status.setdefault(PROBLEMS[slug][0], []).append(slug)
+    return {status: _problems_of(named) for status, named in by_status.items()}
+
+
+def _problems_of(slugs: list[str]) -> dict[str, Any]:
+    said = " ".join(f"`{slug}`: {PROBLEMS[slug][1]}." for slug in slugs)
+    content = {
+        "schema": {"$ref": "#/components/schemas/Problem"},
+        "examples": {slug: {"value": _example_of(slug)} for slug in slugs},
     }
+    return {"description": said, "content": {MEDIA_TYPE: content}}
 
 
-class DescribedApi(FastAPI):
-    """FastAPI whose description has our errors in it, not those of the framework."""
-
-    def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document; built once."""
-        described = super().openapi()
-        described["components"]["schemas"] |= {"Problem": PROBLEM, "FieldError": FIELD_ERROR}
-        return described
+def _example_of(slug: str) -> dict[str, Any]:
+    status, title = PROBLEMS[slug]
+    return {
+        "type": TYPE_BASE + slug,
+        "title": title,
+        "status": status,
+        "detail": "what was wrong this time, in words",
+        "instance": "urn:uuid:5a6b7c8d-9e0f-4a1b-8c2d-3e4f5a6b7c8d",
+    }

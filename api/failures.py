@@ -1,6 +1,11 @@
 """What went wrong without being meant to: the framework's refusals and the world's failures."""
 
+from http import HTTPStatus
+
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
@@ -13,19 +18,33 @@ CANCELED = "57014"
 OF_STATUS = {404: "not-found", 405: "method-not-allowed"}
 
 
-def request_problem(error: RequestValidationError) -> Problem:
+def request_problem(error: RequestValidationError, request: Request) -> Problem:
     """A wrong query, or a path that cannot be an id: nothing is under such an address."""
     details = error.errors()
     if any(item["loc"][0] == "path" for item in details):
         return Problem(slug="job-not-found", detail="a job's id is a UUID")
     shortened = [item | {"loc": tuple(item["loc"][1:])} for item in details]
-    return invalid_problem(shortened)
+    return invalid_problem(shortened, model=_query_model(request), query=True)
 
 
-def http_problem(error: HTTPException) -> Problem:
-    """What the router refuses; its headers (Allow) stay."""
+def _query_model(request: Request) -> type[BaseModel] | None:
+    """What the route reads its query by, if that is a model: it refuses what it does not know."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute):
+        return None
+    kinds = (each.field_info.annotation for each in route.dependant.query_params)
+    return next(
+        (each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)), None
+    )
+
+
+def http_problem(error: HTTPException, allowed: str) -> Problem:
+    """What the router refuses; a 405 names all the methods that the address takes."""
     slug = OF_STATUS.get(error.status_code, "bad-request")
-    return Problem(slug=slug, detail=str(error.detail), headers=dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = allowed
+    return Problem(slug=slug, detail=str(error.detail), headers=headers)
 
 
 def failure_problem(error: Exception, request_id: str) -> Problem:

@@ -1,12 +1,15 @@
 """The gate: what is judged by bytes and principal alone, before any route sees the request.
 
-Order: size as announced, then authentication; what the account may do is the route's own rule
-(api/rights.py). Health asks for no token, and the description asks for none where
+Order: size as announced, authentication, how often the account asks; what it may do is the route's
+own rule (api/rights.py). Health asks for no token, and the description asks for none where
 CHOT_DOCS_PUBLIC is set: a browser that opens /docs cannot send one.
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from uuid import uuid4
 
 from starlette.requests import Request
@@ -15,11 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.authentication import OWNER, Authenticator, Caller
 from api.failures import failure_problem
 from api.problems import Problem, ProblemRaised, problem_response
+from api.rate import RateLimit
 from api.settings import BODY_LIMIT_BYTES, ApiSettings
+from api.source import read_networks, source_of
+from shared.audit import ACTOR, Actor
 from shared.database import DATABASE_ERRORS
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 DESCRIPTION_PATHS = frozenset({"/docs", "/openapi.json"})
+BATCH_PATH = "/v1/jobs:batch"
 FACTS = "chot.facts"
 BODY_SECONDS_MAX = 30.0  # 300 KiB at 10 KiB/s; who sends slower only holds a connection
 
@@ -45,23 +52,47 @@ class Gate:
 
     def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
         self._app = app
+        self._batch_limit = settings.batch_body_bytes
         self._open_paths = OPEN_PATHS | (DESCRIPTION_PATHS if settings.docs_public else set())
         self._open = settings.api_open
+        self._trusted = read_networks(settings.trusted_proxies)
+        self._rate = RateLimit(per_second=settings.rate_per_second, burst=settings.rate_burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer with the problem that stops it."""
         problem = await self._problem(Request(scope)) if scope["type"] == "http" else None
         if problem is None:
-            await self._app(scope, receive, send)
+            with self._acting(scope):
+                await self._app(scope, receive, send)
             return
         facts = facts_of(Request(scope))
         facts.problem = problem.slug
         await problem_response(problem, facts.request_id)(scope, receive, send)
 
+    @contextmanager
+    def _acting(self, scope: Scope) -> Iterator[None]:
+        """Every transaction of the request, whichever task it is in, is on its caller's behalf."""
+        facts = facts_of(Request(scope)) if scope["type"] == "http" else None
+        if facts is None or facts.caller is None:
+            yield
+            return
+        actor = Actor(
+            principal=facts.caller.principal,
+            key_id=facts.caller.key_id,
+            source=source_of(Request(scope), self._trusted),
+            request_id=facts.request_id,
+        )
+        reset = ACTOR.set(actor)
+        try:
+            yield
+        finally:
+            ACTOR.reset(reset)
+
     async def _problem(self, request: Request) -> Problem | None:
         announced = request.headers.get("content-length", "")
-        if announced.isdigit() and int(announced[:20]) > BODY_LIMIT_BYTES:
-            return too_large()
+        limit = self._batch_limit if request.scope["path"] == BATCH_PATH else BODY_LIMIT_BYTES
+        if announced.isdigit() and int(announced[:20]) > limit:
+            return too_large(limit)
         if request.scope["path"] in self._open_paths:
             return None
         facts = facts_of(request)
@@ -71,18 +102,32 @@ class Gate:
             return raised.problem
         except DATABASE_ERRORS as error:
             return failure_problem(error, facts.request_id)
-        return None if facts.caller is not None else unauthorized()
+        if facts.caller is None:
+            return unauthorized()
+        wait = self._rate.refuse(facts.caller.principal, monotonic())
+        return None if wait is None else self._rate_limited(wait)
+
+    def _rate_limited(self, wait: int) -> Problem:
+        rate = f"{self._rate.per_second:g} requests a second"
+        detail = f"an account may make {rate} here, {self._rate.burst} at once; wait {wait} s"
+        return Problem(slug="rate-limited", detail=detail, after=wait)
 
     async def _caller(self, request: Request) -> Caller | None:
         """Who asks; of several Authorization lines none counts: nobody can say which is meant."""
-        given = request.headers.getlist("authorization")
-        if not given and self._open:
+        if self._open and "authorization" not in request.headers:
             return OWNER
-        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        if scheme.lower() != "bearer":
+        token = token_of(request)
+        if token is None:
             return None
         authenticator: Authenticator = request.app.state.authenticator
-        return await authenticator.authenticate(token.strip())
+        return await authenticator.authenticate(token)
+
+
+def token_of(request: Request) -> str | None:
+    """The bearer token that a request shows, or None."""
+    given = request.headers.getlist("authorization")
+    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def unauthorized() -> Problem:
@@ -92,13 +137,13 @@ def unauthorized() -> Problem:
     return Problem(slug="unauthorized", detail=detail, headers=headers)
 
 
-def too_large() -> Problem:
+def too_large(limit: int) -> Problem:
     """The connection closes with it; what the client still sends is dropped, within bounds."""
-    detail = f"a request body has at most {BODY_LIMIT_BYTES} bytes"
+    detail = f"a request body has at most {limit} bytes"
     return Problem(slug="too-large", detail=detail, headers={"Connection": "close"})
 
 
-async def read_json_body(request: Request) -> bytes:
+async def read_json_body(request: Request, *, limit: int = BODY_LIMIT_BYTES) -> bytes:
     """The raw body of a JSON request; ends with 408, 413 or 415 before it is parsed."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     media, _, parameters = request.headers.get("content-type", "").partition(";")
@@ -112,7 +157,7 @@ async def read_json_body(request: Request) -> bytes:
         raise ProblemRaised(Problem(slug="unsupported-media-type", detail=detail))
     try:
         async with asyncio.timeout(BODY_SECONDS_MAX):
-            return await _read_within_limit(request)
+            return await _read_within(request, limit)
     except TimeoutError:
         detail = f"a request body arrives within {BODY_SECONDS_MAX:g} s"
         close = {"Connection": "close"}
@@ -120,10 +165,18 @@ async def read_json_body(request: Request) -> bytes:
         raise ProblemRaised(problem) from None
 
 
-async def _read_within_limit(request: Request) -> bytes:
+async def read_optional_body(request: Request) -> bytes | None:
+    """As read_json_body(), where a request without a body is in order too: None."""
+    length = request.headers.get("content-length")
+    if length == "0" or (length is None and "transfer-encoding" not in request.headers):
+        return None
+    return await read_json_body(request)
+
+
+async def _read_within(request: Request, limit: int) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > BODY_LIMIT_BYTES:
-            raise ProblemRaised(too_large())
+        if len(body) > limit:
+            raise ProblemRaised(too_large(limit))
     return bytes(body)

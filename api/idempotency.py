@@ -6,8 +6,7 @@ new statement → … → store the answer. No committed "in progress" exists, s
 
 import asyncio
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,57 +16,32 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.json_text import to_json
 from shared.types import JobId
 
-LONGEST_KEY = 255
-DIGEST_VERSION = 1
 REAP_BATCH = 1000
-# RFC 9651: a string, escapes \" and \\ only, then parameters, which say nothing to us.
-QUOTED = re.compile(
-    r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"'
-    r'( *; *[a-z*][a-z0-9_.*-]*(=("(?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*"|[^\s",;]+))?)*'
-)
-BARE = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]+")
+# What is written. An api that meets a version it does not know calls the key reused, so a new
+# version is deployed twice: first among DIGESTS, and once every api knows it, here.
+DIGEST_VERSION = 1
 
 
-class MalformedKey(ValueError):
-    """The header holds no key of ours; the text says why."""
-
-
-def parse_key(lines: Sequence[str]) -> str | None:
-    """The key of the header's lines, quoted or bare alike; None when there is no header."""
-    if not lines:
-        return None
-    if len(lines) > 1:
-        raise MalformedKey("send one Idempotency-Key line, not several")
-    given = lines[0].strip(" \t")
-    quoted = QUOTED.fullmatch(given)
-    if quoted is not None:
-        key = re.sub(r"\\(.)", r"\1", quoted[1])
-    elif BARE.fullmatch(given):
-        key = given
-    else:
-        raise MalformedKey('send one key of printable ASCII, as "key" or bare')
-    if not 1 <= len(key) <= LONGEST_KEY:
-        raise MalformedKey(f"the key has {len(key)} characters; 1 to {LONGEST_KEY} are allowed")
-    return key
-
-
-def request_digest(method: str, route: str, body: dict[str, Any]) -> bytes:
-    """SHA-256 of the canonical form, version 1, of what was asked.
+def _digest_1(method: str, route: str, body: Any) -> bytes:
+    """SHA-256 of the canonical form, version 1: never to be changed, rows of it are out there.
 
     Members are sorted, numbers keep the form they were sent in (1.0 is not 1), strings are not
     normalised, and an absent member is not null: whoever repeats a request repeats it unchanged.
     """
-    canonical = f"chot request {DIGEST_VERSION}\n{method}\n{route}\n{to_json(body, sort_keys=True)}"
+    canonical = f"chot request 1\n{method}\n{route}\n{to_json(body, sort_keys=True)}"
     return hashlib.sha256(canonical.encode()).digest()
+
+
+DIGESTS: Mapping[int, Callable[[str, str, Any], bytes]] = {1: _digest_1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request under a key."""
+    """A request under a key. `digests` has what was asked in every version that a row may have."""
 
     principal: str
     key: str
-    digest: bytes
+    digests: Mapping[int, bytes]
 
     @property
     def lock(self) -> int:
@@ -76,14 +50,26 @@ class Asked:
         return int.from_bytes(hashlib.sha256(named.encode()).digest()[:8], signed=True)
 
 
+def ask(principal: str, key: str, *, method: str, route: str, body: Any) -> Asked:
+    """The request under its key. `body` is the parsed JSON as it was sent, before any model.
+
+    CPU work in proportion to the body; it may run in a thread.
+    """
+    digests = {version: digest(method, route, body) for version, digest in DIGESTS.items()}
+    return Asked(principal=principal, key=key, digests=digests)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A response as it is stored and sent: status, headers and body bytes."""
+    """A response as it is stored and sent: status, headers and body bytes.
+
+    `job_id` is for the log and for whoever reads the table; None where it is not one job's.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    job_id: JobId
+    job_id: JobId | None
     replayed: bool = False
 
 
@@ -127,13 +113,14 @@ async def _find(conn: AsyncConnection, asked: Asked) -> Answer | KeyReused | Non
     row = (await conn.execute(FIND_ANSWER, binds)).one_or_none()
     if row is None:
         return None
-    if (row.digest_version, row.request_digest) != (DIGEST_VERSION, asked.digest):
+    # By the version of the row: a deploy that changes the form turns no honest retry away.
+    if asked.digests.get(row.digest_version) != row.request_digest:
         return KeyReused()
     return Answer(
         status=row.status,
         headers=row.headers,
         body=row.body,
-        job_id=JobId(row.job_id),
+        job_id=None if row.job_id is None else JobId(row.job_id),
         replayed=True,
     )
 
@@ -158,7 +145,7 @@ async def store_answer(conn: AsyncConnection, asked: Asked, answer: Answer, *, h
     binds = {
         "principal": asked.principal,
         "key": asked.key,
-        "digest": asked.digest,
+        "digest": asked.digests[DIGEST_VERSION],
         "version": DIGEST_VERSION,
         "status": answer.status,
         "headers": to_json(dict(answer.headers)),

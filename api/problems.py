@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.responses import Response
 
+from api.wording import rule_of
 from shared.json_text import to_json
 
 TYPE_BASE = "https://chot.example/problems/"
@@ -22,10 +23,12 @@ LONGEST_VALUE = 100
 # slug → (status, title). A slug is never renamed and never changes its status.
 PROBLEMS: Mapping[str, tuple[int, str]] = {
     "malformed-json": (400, "The body is not acceptable JSON"),
+    "missing-idempotency-key": (400, "An Idempotency-Key is required"),
     "malformed-idempotency-key": (400, "The Idempotency-Key header is malformed"),
     "bad-request": (400, "The request is malformed"),
     "unauthorized": (401, "A valid bearer token is required"),
     "forbidden": (403, "The account lacks the right"),
+    "approval-required": (403, "Another account has to approve this"),
     "not-found": (404, "There is nothing under this address"),
     "job-not-found": (404, "There is no such job"),
     "queue-not-found": (404, "There is no such queue"),
@@ -44,6 +47,8 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "unknown-company": (422, "The company is unknown"),
     "unknown-brand": (422, "The brand is no brand of this company"),
     "idempotency-key-reused": (422, "The Idempotency-Key was used for another request"),
+    "rate-limited": (429, "The account asks too often"),
+    "too-many-pending": (429, "Too many jobs of this kind wait already"),
     "internal-error": (500, "Something is wrong on our side"),
     "busy": (503, "Another transaction holds the row"),
     "database-unavailable": (503, "The database cannot be reached"),
@@ -54,6 +59,8 @@ RETRY_AFTER_SECONDS: Mapping[str, int] = {
     "body-too-slow": 1,
     "idempotency-key-in-progress": 1,
     "cleanup-pending": 5,
+    "rate-limited": 1,
+    "too-many-pending": 5,
     "busy": 1,
     "database-unavailable": 2,
     "starting": 2,
@@ -72,13 +79,17 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One occurrence of a problem; `more` are extension members of its body."""
+    """One occurrence of a problem; `more` are extension members of its body.
+
+    `after` is its own Retry-After (whole seconds), where that of its type is not the truth.
+    """
 
     slug: str
     detail: str
     errors: Sequence[FieldError] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    after: int | None = None
 
     @property
     def status(self) -> int:
@@ -88,7 +99,7 @@ class Problem:
     @property
     def retry_after(self) -> int | None:
         """Seconds after which the unchanged request may be sent again; None: do not."""
-        return RETRY_AFTER_SECONDS.get(self.slug)
+        return self.after or RETRY_AFTER_SECONDS.get(self.slug)
 
 
 class ProblemRaised(Exception):
@@ -101,23 +112,28 @@ class ProblemRaised(Exception):
 
 def problem_response(problem: Problem, request_id: str) -> Response:
     """The answer; `instance` names this occurrence as the access log does."""
+    headers = dict(problem.headers)
+    if problem.retry_after is not None:
+        headers["Retry-After"] = str(problem.retry_after)
+    body = problem_body(problem, instance=f"urn:uuid:{request_id}")
+    return Response(to_json(body).encode(), problem.status, headers, media_type=MEDIA_TYPE)
+
+
+def problem_body(problem: Problem, **members: str) -> dict[str, Any]:
+    """The members of a problem document; `members` come after those of every problem."""
     body: dict[str, Any] = {
         "type": TYPE_BASE + problem.slug,
         "title": PROBLEMS[problem.slug][1],
         "status": problem.status,
         "detail": problem.detail,
-        "instance": f"urn:uuid:{request_id}",
+        **members,
     }
     if problem.errors:
         body["errors"] = [
             {"field": each.field, "rule": each.rule, "value": each.value}
             for each in problem.errors[:MOST_ERRORS]
         ]
-    headers = dict(problem.headers)
-    if problem.retry_after is not None:
-        headers["Retry-After"] = str(problem.retry_after)
-    content = to_json(body | dict(problem.more)).encode()
-    return Response(content, problem.status, headers, media_type=MEDIA_TYPE)
+    return body | dict(problem.more)
 
 
 def field_problem(slug: str, field_name: str, rule: str, value: Any = None) -> Problem:
@@ -128,26 +144,33 @@ def field_problem(slug: str, field_name: str, rule: str, value: Any = None) -> P
 
 
 def invalid_problem(
-    details: Sequence[ErrorDetails], *, slug: str = "invalid-request", prefix: str = ""
+    details: Sequence[ErrorDetails],
+    *,
+    slug: str = "invalid-request",
+    prefix: str = "",
+    model: type[BaseModel] | None = None,
+    query: bool = False,
 ) -> Problem:
-    """What pydantic found, as fields, rules and shortened values."""
-    errors = [_field_error(item, prefix) for item in details]
+    """What pydantic found, as fields, rules and shortened values; `model` is what it checked by."""
+    errors = [_field_error(item, prefix, rule_of(item, model, query=query)) for item in details]
     first = errors[0]
     rest = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     detail = f"{first.field or 'the body'}: {first.rule}{rest}"
     return Problem(slug=slug, detail=detail, errors=errors)
 
 
-def validation_problem(error: ValidationError, *, prefix: str = "") -> Problem:
+def validation_problem(
+    error: ValidationError, model: type[BaseModel], *, prefix: str = ""
+) -> Problem:
     """As invalid_problem(), of a whole ValidationError."""
-    return invalid_problem(error.errors(include_url=False, include_context=False), prefix=prefix)
+    return invalid_problem(error.errors(include_url=False), prefix=prefix, model=model)
 
 
-def _field_error(item: ErrorDetails, prefix: str) -> FieldError:
+def _field_error(item: ErrorDetails, prefix: str, rule: str) -> FieldError:
     name = ".".join([prefix, *map(str, item["loc"])]).strip(".")
     whole = item["type"] == "missing"  # its input is the object around it
     value = None if whole else shortened(item["input"])
-    return FieldError(field=name, rule=item["msg"].removeprefix("Value error, "), value=value)
+    return FieldError(field=name, rule=rule, value=value)
 
 
 def shortened(value: Any) -> str | None:

@@ -49,6 +49,13 @@ def _digits(value: object) -> object:
     return value
 
 
+def refuse_nul(value: object) -> object:
+    """Refuse U+0000, which no text of the database holds."""
+    if isinstance(value, str) and "\x00" in value:
+        raise ValueError("must not hold U+0000")
+    return value
+
+
 def _seconds(value: object) -> object:
     if isinstance(value, str) and not DECIMAL.fullmatch(value):
         raise ValueError("must be a number of seconds such as 20 or 2.5")

@@ -12,8 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from api.counting import Counting
 from api.off_loop import OffLoop
+from api.pending import Lane, PendingLimits, count_pending
 from api.problems import Problem, ProblemRaised
 from api.settings import BACKGROUND_POOL_SIZE, ApiSettings
+from shared.audit import acting
 from shared.database import open_engine, transaction
 from shared.jobs.counts import read_counts
 from shared.kinds import Kind
@@ -43,20 +45,35 @@ class Resources:
     background: AsyncEngine
     relay: Relay
     counting: Counting
+    pending: PendingLimits = field(init=False)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     unready: str | None = "the database has not been reached yet"
     off_loop: OffLoop = field(default_factory=OffLoop)
     admitted: int = 0
     writes: set[asyncio.Task[Any]] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.pending = PendingLimits(self._count_pending, self._pending_limit)
+
+    async def _count_pending(self, lane: Lane, most: int) -> int:
+        async with self.reading() as conn:
+            return await count_pending(conn, lane, most)
+
+    def _pending_limit(self, kind: str) -> int:
+        return self.kinds[kind].max_pending or self.settings.max_pending
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """A request's READ COMMITTED transaction with its limits set; commits at its end."""
+        """A request's READ COMMITTED transaction with its limits set; commits at its end.
+
+        What it does is audited as done by whoever the request is of.
+        """
         with self._admitted():
             async with transaction(
                 self.engine,
                 lock_timeout=self.settings.request_lock_timeout,
                 idle_timeout=self.settings.timing.idle_in_transaction,
+                actor=acting(),
             ) as conn:
                 yield conn
 

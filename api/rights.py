@@ -32,6 +32,7 @@ class Rule:
 ANYBODY = Rule(role=None)
 READ, OPERATE = Rule(role=Role.READ), Rule(role=Role.OPERATE)
 OPERATE_ALL = Rule(role=Role.OPERATE, everywhere=True)
+ADMIN = Rule(role=Role.ADMIN)
 
 # (method, path as routed) → rule. The open paths of the gate come without a caller.
 RULES: Mapping[tuple[str, str], Rule] = {
@@ -41,8 +42,11 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/openapi.json"): ANYBODY,
     ("GET", "/metrics"): Rule(role=Role.READ, everywhere=True),
     ("POST", "/v1/jobs"): Rule(role=Role.SUBMIT),
+    ("POST", "/v1/jobs:batch"): Rule(role=Role.SUBMIT),
     ("GET", "/v1/jobs"): READ,
     ("GET", "/v1/jobs/{job_id}"): READ,
+    ("GET", "/v1/jobs/{job_id}/events"): READ,
+    ("GET", "/v1/jobs/{job_id}/why"): READ,
     ("POST", "/v1/jobs/{job_id}/cancel"): OPERATE,
     ("POST", "/v1/jobs/{job_id}/redrive"): OPERATE,
     ("GET", "/v1/dead-letters"): OPERATE,
@@ -51,6 +55,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/queues/{queue}/pause"): OPERATE_ALL,
     ("POST", "/v1/queues/{queue}/resume"): OPERATE_ALL,
     ("GET", "/v1/workers"): READ,
+    ("POST", "/v1/approvals"): OPERATE,
+    ("GET", "/v1/audit"): ADMIN,
 }
 
 

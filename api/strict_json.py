@@ -28,13 +28,13 @@ class Malformed(Exception):
         self.value = value
 
 
-def parse_object(body: bytes) -> dict[str, Any]:
+def parse_object(body: bytes, *, deepest: int = DEEPEST_NESTING) -> dict[str, Any]:
     """The body as one JSON object with exact numbers; raises Malformed."""
     try:
         source = body.decode()
     except UnicodeDecodeError as error:
         raise Malformed("", f"must be UTF-8; byte {error.start} is not") from None
-    _refuse_deep(source)
+    _refuse_deep(source, deepest)
     try:
         found = json.loads(
             source,
@@ -55,14 +55,14 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return found
 
 
-def _refuse_deep(source: str) -> None:
-    if source.count("[") + source.count("{") <= DEEPEST_NESTING:
+def _refuse_deep(source: str, deepest: int) -> None:
+    if source.count("[") + source.count("{") <= deepest:
         return
     depth = 0
     for found in BRACKETS.finditer(source):
         depth += bool(found[1]) - bool(found[2])
-        if depth > DEEPEST_NESTING:
-            raise Malformed("", f"must not be nested deeper than {DEEPEST_NESTING}")
+        if depth > deepest:
+            raise Malformed("", f"must not be nested deeper than {deepest}")
 
 
 def _integer(literal: str) -> int:

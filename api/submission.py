@@ -15,10 +15,11 @@ from api.idempotency import (
     Fresh,
     InProgress,
     KeyReused,
+    ask,
     replay_or_begin,
-    request_digest,
     store_answer,
 )
+from api.pending import Admission
 from api.problems import Problem, ProblemRaised, field_problem, validation_problem
 from api.resources import Resources
 from api.strict_json import parse_object
@@ -63,8 +64,7 @@ def read_submission(
     raw = parse_object(body)
     asked = None
     if key is not None:
-        digest = request_digest("POST", SUBMIT_ROUTE, raw)
-        asked = Asked(principal=who.principal, key=key, digest=digest)
+        asked = ask(who.principal, key, method="POST", route=SUBMIT_ROUTE, body=raw)
     checked = check_submit(raw, kinds, who.principal)
     # Before the key is looked up: who has lost a right gets no stored answer either.
     refuse_beyond_rights(raw, checked, who)
@@ -84,7 +84,7 @@ def check_submit(
     try:
         body = SubmitBody.model_validate(raw)
     except ValidationError as error:
-        return validation_problem(error)
+        return validation_problem(error, SubmitBody)
     kind = kinds.get(body.kind)
     if kind is None:
         rule = f"is none of the kinds this api knows: {', '.join(sorted(kinds)[:MOST_KINDS_TOLD])}"
@@ -136,7 +136,7 @@ def payload_problem(kind: Kind, payload: str) -> Problem | None:
     try:
         kind.payload.model_validate_json(payload, strict=True)
     except ValidationError as error:
-        return validation_problem(error, prefix="payload")
+        return validation_problem(error, kind.payload, prefix="payload")
     return None
 
 
@@ -146,12 +146,13 @@ async def submit(resources: Resources, request: Request) -> Answer:
     Raises ProblemRaised with nothing written. A COMMIT whose answer was lost raises the driver's
     error: a retry under the same key tells what became of it.
     """
-    async with resources.transaction() as conn:
+    jobs = [request.checked] if isinstance(request.checked, Submit) else []
+    async with resources.pending.admit(jobs) as admission, resources.transaction() as conn:
         if request.asked is not None:
-            found = await _begin(conn, request.asked)
+            found = await begin(conn, request.asked)
             if found is not None:
                 return found
-        answer = await _enqueue(conn, request.checked)
+        answer = await _enqueue(conn, request.checked, admission)
         if request.asked is not None:
             hours = resources.settings.idempotency_hours
             await store_answer(conn, request.asked, answer, hours=hours)
@@ -159,7 +160,8 @@ async def submit(resources: Resources, request: Request) -> Answer:
     return answer
 
 
-async def _begin(conn: AsyncConnection, asked: Asked) -> Answer | None:
+async def begin(conn: AsyncConnection, asked: Asked) -> Answer | None:
+    """The stored answer, or None: the key is ours. ProblemRaised where it is somebody else's."""
     found = await replay_or_begin(conn, asked)
     match found:
         case Answer():
@@ -175,17 +177,24 @@ async def _begin(conn: AsyncConnection, asked: Asked) -> Answer | None:
     assert_never(found)
 
 
-async def _enqueue(conn: AsyncConnection, checked: Submit | Problem) -> Answer:
+async def _enqueue(
+    conn: AsyncConnection, checked: Submit | Problem, admission: Admission
+) -> Answer:
     if isinstance(checked, Problem):
         raise ProblemRaised(checked)
     try:
+        for no_room in (await admission.beyond(conn)).values():
+            raise ProblemRaised(no_room)
         accepted = await enqueue(conn, checked)
     except EnqueueRefused as refused:
-        raise ProblemRaised(_refusal(refused, checked)) from None
+        raise ProblemRaised(refusal_problem(refused, checked)) from None
+    if accepted.created:
+        admission.made(checked)
     return _answer(checked, accepted)
 
 
-def _refusal(refused: EnqueueRefused, job: Submit) -> Problem:
+def refusal_problem(refused: EnqueueRefused, job: Submit) -> Problem:
+    """What the database has against a job that passed here, in the words of the others."""
     known = refused.code in UNKNOWN
     slug = REFUSALS.get(refused.field, "invalid-request") if known else "invalid-request"
     if slug in NOT_YOURS:
@@ -194,9 +203,10 @@ def _refusal(refused: EnqueueRefused, job: Submit) -> Problem:
     return field_problem(slug, refused.field, str(refused), value)
 
 
-def _answer(job: Submit, accepted: Accepted) -> Answer:
+def accepted_view(job: Submit, accepted: Accepted) -> dict[str, Any]:
+    """What SubmitAnswer describes."""
     url = job_url(accepted.job_id)
-    body = {
+    return {
         "id": str(accepted.job_id),
         "kind": job.kind,
         "company": job.company,
@@ -208,9 +218,13 @@ def _answer(job: Submit, accepted: Accepted) -> Answer:
         "status_url": url,
         "links": {"self": url, "cancel": f"{url}/cancel"},
     }
+
+
+def _answer(job: Submit, accepted: Accepted) -> Answer:
+    body = accepted_view(job, accepted)
     return Answer(
         status=202 if accepted.created else 200,
-        headers={"Location": url, "Retry-After": "1"},
+        headers={"Location": body["status_url"], "Retry-After": "1"},
         body=to_json(body).encode(),
         job_id=accepted.job_id,
     )

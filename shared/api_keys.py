@@ -16,6 +16,7 @@ from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import Role, Scope
+from shared.audit import Action, noted
 
 KEY = re.compile(r"chot_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
 PRINCIPAL = re.compile(r"[a-z0-9][a-z0-9._@-]{0,99}", re.ASCII)
@@ -49,13 +50,33 @@ class KeyGrant:
     days: int | None
 
 
-INSERT_KEY = text("""
-    INSERT INTO chot.api_keys (key_id, key_hash, principal, roles, company, brands, expires_at)
-    VALUES (:key_id, :key_hash, :principal, CAST(:roles AS text[]), CAST(:company AS text),
-            CAST(:brands AS text[]),
-            clock_timestamp() + make_interval(days => CAST(:days AS integer)))
-    ON CONFLICT (key_id) DO NOTHING
-    RETURNING key_id, principal, roles, company, brands, created_at, expires_at""")
+# What an audit row says of a key, over an alias `made` or `ended`; never its hash.
+ABOUT = """jsonb_build_object('account', {0}.principal, 'roles', {0}.roles,
+                                     'brands', {0}.brands, 'expires_at', {0}.expires_at)"""
+
+
+def _noted(action: Action, rows: str) -> str:
+    """The audit's row of an act on a key: seen by admins of its company, and of its only brand."""
+    return noted(
+        action,
+        rows,
+        target=f"{rows}.key_id",
+        company=f"{rows}.company",
+        brand=f"CASE WHEN cardinality({rows}.brands) = 1 THEN {rows}.brands[1] END",
+        facts=ABOUT.format(rows),
+    )
+
+
+INSERT_KEY = text(f"""
+    WITH made AS (
+        INSERT INTO chot.api_keys (key_id, key_hash, principal, roles, company, brands, expires_at)
+        VALUES (:key_id, :key_hash, :principal, CAST(:roles AS text[]), CAST(:company AS text),
+                CAST(:brands AS text[]),
+                clock_timestamp() + make_interval(days => CAST(:days AS integer)))
+        ON CONFLICT (key_id) DO NOTHING
+        RETURNING *),
+    {_noted(Action.KEY_CREATE, "made")}
+    SELECT key_id, principal, roles, company, brands, created_at, expires_at FROM made""")
 
 
 async def store_key(conn: AsyncConnection, text_of_key: str, grant: KeyGrant) -> RowMapping | None:
@@ -106,9 +127,17 @@ async def list_keys(conn: AsyncConnection) -> list[RowMapping]:
     return list((await conn.execute(LIST_KEYS)).mappings().all())
 
 
-REVOKE_KEY = text("""
-    UPDATE chot.api_keys SET revoked_at = coalesce(revoked_at, clock_timestamp())
-     WHERE key_id = :key_id RETURNING key_id, principal, revoked_at""")
+# A key that is revoked already is left as it is: that is no act. Whoever lost a race to revoke it
+# does not see the other's instant yet.
+REVOKE_KEY = text(f"""
+    WITH ended AS (
+        UPDATE chot.api_keys SET revoked_at = clock_timestamp()
+         WHERE key_id = :key_id AND revoked_at IS NULL RETURNING *),
+    {_noted(Action.KEY_REVOKE, "ended")}
+    SELECT k.key_id, k.principal, coalesce(e.revoked_at, k.revoked_at, clock_timestamp())
+               AS revoked_at
+      FROM chot.api_keys k LEFT JOIN ended e ON e.key_id = k.key_id
+     WHERE k.key_id = :key_id""")
 
 
 async def revoke_key(conn: AsyncConnection, key_id: str) -> RowMapping | None:
@@ -121,6 +150,10 @@ async def revoke_key(conn: AsyncConnection, key_id: str) -> RowMapping | None:
 FIND_KEY = text("""
     SELECT key_hash, principal, roles, company, brands, seconds_left, used_lately
       FROM chot.find_api_key(:key_id)""")
+FIND_KEYS = text("""
+    SELECT asked.key_id, found.key_hash, found.principal, found.roles, found.company, found.brands
+      FROM unnest(CAST(:key_ids AS text[])) AS asked (key_id)
+     CROSS JOIN LATERAL chot.find_api_key(asked.key_id) AS found""")
 TOUCH_KEY = text("SELECT chot.touch_api_key(:key_id)")
 
 
@@ -130,6 +163,12 @@ async def find_key(conn: AsyncConnection, key_id: str) -> Any:
     `seconds_left` is None for a key that does not expire.
     """
     return (await conn.execute(FIND_KEY, {"key_id": key_id})).one_or_none()
+
+
+async def find_keys(conn: AsyncConnection, key_ids: Sequence[str]) -> dict[str, Any]:
+    """As find_key() of each, in one query: by id, those that are neither revoked nor expired."""
+    rows = (await conn.execute(FIND_KEYS, {"key_ids": list(key_ids)})).all()
+    return {row.key_id: row for row in rows}
 
 
 async def touch_key(conn: AsyncConnection, key_id: str) -> None:

@@ -65,10 +65,11 @@ def open_engine(
 
 @asynccontextmanager
 async def transaction(
-    engine: AsyncEngine, *, lock_timeout: float = 0, idle_timeout: float = 0
+    engine: AsyncEngine, *, lock_timeout: float = 0, idle_timeout: float = 0, actor: str = ""
 ) -> AsyncIterator[AsyncConnection]:
     """Open a READ COMMITTED transaction whose first statement sets its own limits (seconds).
 
+    `actor` is on whose behalf it runs (shared.audit.acting()); empty: the login role's own.
     SET LOCAL works behind PgBouncer, and being a statement it makes SQLAlchemy's lazily begun
     driver transaction real before the body can touch the driver's connection itself.
     """
@@ -76,7 +77,9 @@ async def transaction(
         # On the connection: an engine in autocommit would win, and hold no lock.
         await conn.execution_options(isolation_level="READ COMMITTED")
         async with conn.begin():
-            await set_limits(conn, lock_timeout=lock_timeout, idle_timeout=idle_timeout)
+            await set_limits(
+                conn, lock_timeout=lock_timeout, idle_timeout=idle_timeout, actor=actor
+            )
             yield conn
 
 
@@ -160,15 +163,22 @@ async def _restore(conn: AsyncConnection, driver: asyncpg.Connection) -> None:
 
 SET_LIMITS = text("""
     SELECT pg_backend_pid(), set_config('lock_timeout', CAST(:lock AS text), true),
-           set_config('idle_in_transaction_session_timeout', CAST(:idle AS text), true)""")
+           set_config('idle_in_transaction_session_timeout', CAST(:idle AS text), true),
+           set_config('chot.actor', CAST(:actor AS text), true)""")
 
 
-async def set_limits(conn: AsyncConnection, *, lock_timeout: float, idle_timeout: float) -> int:
+async def set_limits(
+    conn: AsyncConnection, *, lock_timeout: float, idle_timeout: float, actor: str = ""
+) -> int:
     """Bound lock waits and idle time of the transaction that `conn` is in (seconds, 0 = none).
 
     Answers the pid of the server's process that serves this transaction, also behind a pooler.
     """
-    binds = {"lock": f"{round(lock_timeout * 1000)}ms", "idle": f"{round(idle_timeout * 1000)}ms"}
+    binds = {
+        "lock": f"{round(lock_timeout * 1000)}ms",
+        "idle": f"{round(idle_timeout * 1000)}ms",
+        "actor": actor,
+    }
     return int((await conn.execute(SET_LIMITS, binds)).scalar_one())
 
 

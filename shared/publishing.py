@@ -31,18 +31,22 @@ OVERTAKEN = 3
 LONGEST_IN_WINDOW_SECONDS = 900
 AGEING_SECONDS = 30.0
 
-# One relay at a time per queue, and nobody waits. A relay whose snapshot is older than another's
-# take would count wrongly: it sees other `turns` in the row it locks and passes the queue over.
-_OPEN_QUEUES = f"""
-    SELECT q.name, q.turns, q.shares, q.weights, offered.emptied_at,
-           CASE WHEN offered.slots = 0 THEN {UNSERVED} ELSE {PER_SLOT} * offered.slots END AS size
-      FROM chot.queues q
-      CROSS JOIN LATERAL (
+# What the live workers of queue `q` offer, and the window that makes; over `offered`.
+OFFERED = """
           SELECT coalesce(sum(wq.slots), 0)::integer AS slots,
                  max(wq.empty_receive_at) AS emptied_at
             FROM chot.worker_queues wq JOIN chot.workers w USING (worker_id)
            WHERE wq.queue = q.name AND w.live_until > clock_timestamp()
-             AND w.state <> 'draining') AS offered
+             AND w.state <> 'draining'"""
+WINDOW_SIZE = f"CASE WHEN offered.slots = 0 THEN {UNSERVED} ELSE {PER_SLOT} * offered.slots END"
+
+# One relay at a time per queue, and nobody waits. A relay whose snapshot is older than another's
+# take would count wrongly: it sees other `turns` in the row it locks and passes the queue over.
+_OPEN_QUEUES = f"""
+    SELECT q.name, q.turns, q.shares, q.weights, offered.emptied_at,
+           {WINDOW_SIZE} AS size
+      FROM chot.queues q
+      CROSS JOIN LATERAL ({OFFERED}) AS offered
      WHERE NOT q.paused
        AND q.turns = (SELECT seen.turns FROM chot.queues seen WHERE seen.name = q.name)
        AND statement_timestamp() >= (
@@ -54,7 +58,8 @@ _OPEN_QUEUES = f"""
      ORDER BY q.name
        FOR NO KEY UPDATE OF q SKIP LOCKED"""
 
-_HELD = f"""
+# Which published messages count in their window; over `open_queues`.
+HELD = f"""
     SELECT p.queue, p.job_id, p.kind,
            (j.state = 'pending' AND j.fence = p.fence
             AND p.turn > q.turns - {OVERTAKEN} * q.size
@@ -192,7 +197,7 @@ _LEFT = """
 TAKE_DUE = text(f"""
     WITH RECURSIVE
     open_queues AS MATERIALIZED ({_OPEN_QUEUES}),
-    held AS MATERIALIZED ({_HELD}),
+    held AS MATERIALIZED ({HELD}),
     windows AS MATERIALIZED (
         SELECT q.*, least(:most, q.size - (
                    SELECT count(*) FROM held WHERE held.queue = q.name AND held.counts)) AS room

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from shared.audit import Action, note
 from shared.database import transaction
 from shared.errors import ConfigRefused
 
@@ -49,7 +50,8 @@ VOID_RUNS = text("""
     UPDATE chot.job_outputs o SET checkpoint = NULL FROM void WHERE o.job_id = void.job_id""")
 # What the copy believes to be in SQS is not there for this deployment.
 EMPTY_WINDOWS = text("DELETE FROM chot.published")
-NEW_DEPLOYMENT = text("UPDATE chot.deployment SET deployment_id = gen_random_uuid()")
+NEW_DEPLOYMENT = text("""
+    UPDATE chot.deployment SET deployment_id = gen_random_uuid() RETURNING deployment_id""")
 
 
 async def mark_restored(engine: AsyncEngine) -> AsyncIterator[tuple[int, int]]:
@@ -69,5 +71,7 @@ async def mark_restored(engine: AsyncEngine) -> AsyncIterator[tuple[int, int]]:
     async with transaction(engine) as conn:
         await conn.execute(VOID_RUNS)
         await conn.execute(EMPTY_WINDOWS)
-        await conn.execute(NEW_DEPLOYMENT)
+        deployment = await conn.scalar(NEW_DEPLOYMENT)
+        facts = {"movements_seen": seen, "movements_made_visible": frozen}
+        await note(conn, Action.DATABASE_RESTORED, target=str(deployment), facts=facts)
     yield seen, frozen

@@ -93,21 +93,39 @@ class SharedSettings(BaseSettings):
 
     database_url: SecretStr = Field(description="PostgreSQL as role app")
     read_database_url: SecretStr | None = Field(None, description="PostgreSQL as role read")
-    queue_prefix: str = Field("chot", pattern=r"^[A-Za-z0-9_-]{1,40}$")
+    queue_prefix: str = Field(
+        "chot", pattern=r"^[A-Za-z0-9_-]{1,40}$", description="SQS queues are PREFIX-queue"
+    )
     kind_modules: str = Field("", description="modules with KINDS, comma separated")
-    relay_poll_seconds: float = Field(2.0, gt=0, le=60)
+    relay_poll_seconds: float = Field(
+        2.0, gt=0, le=60, description="from look to look at the outbox, when nobody wakes the relay"
+    )
     ageing_seconds: float = Field(
         30.0, gt=0, le=86_400, description="a lane not served for so long rises by one priority"
     )
     max_attempts: int = Field(5, ge=1, le=100, description="for kinds that set none")
-    log_format: str = Field("auto", pattern=r"^(auto|json|text)$")
+    log_format: str = Field(
+        "auto", pattern=r"^(auto|json|text)$", description="auto: text on a terminal, else json"
+    )
 
-    lease_seconds: float = Field(30.0, gt=0, le=3600)
-    heartbeat_seconds: float = Field(8.0, gt=0, le=1200)
-    visibility_seconds: float = Field(60.0, gt=0, le=43_200)
-    margin_seconds: float | None = Field(None, ge=0)
-    idle_in_transaction_seconds: float | None = Field(None, gt=0)
-    lock_timeout_seconds: float | None = Field(None, gt=0)
+    lease_seconds: float = Field(
+        30.0, gt=0, le=3600, description="a job is its worker's for so long, unless renewed"
+    )
+    heartbeat_seconds: float = Field(
+        8.0, gt=0, le=1200, description="from renewal to renewal of all leases of a worker"
+    )
+    visibility_seconds: float = Field(
+        60.0, gt=0, le=43_200, description="SQS hides a delivery for so long, unless extended"
+    )
+    margin_seconds: float | None = Field(
+        None, ge=0, description="a worker stops a job so long before its lease ends"
+    )
+    idle_in_transaction_seconds: float | None = Field(
+        None, gt=0, description="PostgreSQL ends a transaction that idles for so long"
+    )
+    lock_timeout_seconds: float | None = Field(
+        None, gt=0, description="a transaction waits for a row for so long"
+    )
 
     alert_due_seconds: float = Field(900.0, gt=0, description="a due job waits: alert")
     alert_transaction_seconds: float = Field(600.0, gt=0, description="one stays open: alert")
@@ -153,8 +171,8 @@ class MigrateSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="CHOT_", extra="ignore")
 
-    migrate_database_url: SecretStr | None = None
-    database_url: SecretStr | None = None
+    migrate_database_url: SecretStr | None = Field(None, description="PostgreSQL as its owner")
+    database_url: SecretStr | None = Field(None, description="where the former is not set")
 
 
 def load_migrate_url() -> str:

@@ -15,9 +15,9 @@ from shared.jobs.states import (
     ATTEMPTS_LEFT_AFTER_LOSS,
     CHARGED,
     CLAIMABLE,
-    HOLDS_A_PLACE,
     LOST_LEASES,
     RUNS_ALONE_AFTER,
+    places_taken,
 )
 from shared.kinds import Kind
 from shared.logs import log
@@ -44,12 +44,7 @@ HAS_NO_MAXIMUM = """NOT EXISTS (
 BELOW_MAXIMUM = f"""NOT EXISTS (
            SELECT FROM chot.kinds k
             WHERE k.name = j.kind
-              AND k.max_running <= (SELECT count(*) FROM chot.jobs r
-                                     WHERE r.state = 'running' AND r.kind = j.kind
-                                       AND r.id <> j.id)
-                                   + (SELECT count(*) FROM chot.queues aq
-                                       WHERE aq.alone_kind = k.name AND {HOLDS_A_PLACE}
-                                         AND aq.alone_worker <> :worker_id))"""
+              AND k.max_running <= {places_taken("aq.alone_worker <> :worker_id")})"""
 LOCK_MAXIMUM = text("""
     SELECT true FROM chot.kinds k
      WHERE k.name = (SELECT j.kind FROM chot.jobs j WHERE j.id = ANY(:ids))

@@ -67,7 +67,9 @@ class JobContext:
         """Report progress; the next heartbeat or checkpoint carries it. Never goes backwards."""
         before = self._held.progress
         if before is None or done >= before.done:
-            self._held.progress = progress_of(done, total, unit, message)
+            told = progress_of(done, total, unit, message)
+            self._held.progress = told
+            self._held.note_pace(told.done)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[FencedTransaction]:

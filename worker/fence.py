@@ -83,6 +83,8 @@ async def fenced_transaction(
             held.committing = True
             await _fence(conn, held, tx, completes=completes)
             await _commit(conn, engine, held, timing, completes=completes)
+            if tx._progress is not None:  # noqa: SLF001 - its other half
+                held.note_pace(tx._progress.done)  # noqa: SLF001
     except DBAPIError as error:
         if sqlstate_of(error) in CONFLICTS:
             raise Conflict(f"locks could not be had: {error.orig}") from error

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.errors import LeaseLost
 from shared.sqs import Delivery
 from shared.types import ClaimedJob, Lease
+from worker.pace import Pace, pace_columns
 
 StopCause = Literal["expired", "timeout", "taken", "cancelled"]
 # These two mean that the process itself may be stuck; a fence that moved does no harm to it.
@@ -94,6 +95,7 @@ class HeldLease:
     stopped_at: float = 0.0
     reason: str = ""
     progress: Progress | None = None
+    pace: Pace = field(default_factory=Pace)
     children: set[int] = field(default_factory=set)
     drivers: set[Any] = field(default_factory=set)
     session: Session | None = None
@@ -110,6 +112,10 @@ class HeldLease:
         self.kill_children()
         if self.on_stop is not None:
             self.on_stop()
+
+    def note_pace(self, done: int) -> None:
+        """Note that the job has reported `done` just now."""
+        self.pace = self.pace.noted(done, monotonic())
 
     def kill_children(self) -> None:
         """SIGKILL the job's child processes, those that still live."""
@@ -129,13 +135,15 @@ class HeldLease:
 # Over rows locked in id order, skipping those that a fence or a cancel holds at this moment, so
 # that one frozen COMMIT does not keep the other leases from being renewed. Always in autocommit:
 # a renewal in an open transaction would make every duplicate submit wait.
-RENEW_LEASES = text("""
+RENEW_LEASES = text(f"""
     WITH mine AS (
         SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:fences AS bigint[]),
                              CAST(:tokens AS uuid[]), CAST(:done AS bigint[]),
                              CAST(:totals AS bigint[]), CAST(:units AS text[]),
-                             CAST(:messages AS text[]))
-               AS m (id, fence, token, done, total, unit, message)),
+                             CAST(:messages AS text[]), CAST(:reached AS bigint[]),
+                             CAST(:rates AS double precision[]),
+                             CAST(:ages AS double precision[]))
+               AS m (id, fence, token, done, total, unit, message, reached, rate, age)),
     locked AS MATERIALIZED (
         SELECT j.id FROM chot.jobs j JOIN mine m ON m.id = j.id
          WHERE j.fence = m.fence AND j.lease_token = m.token AND j.state = 'running'
@@ -147,7 +155,8 @@ RENEW_LEASES = text("""
            progress_total = coalesce(m.total, j.progress_total),
            progress_unit = coalesce(m.unit, j.progress_unit),
            progress_message = CASE WHEN m.done >= coalesce(j.progress_done, 0) THEN m.message
-                                   ELSE j.progress_message END
+                                   ELSE j.progress_message END,
+               {pace_columns("m.reached", "m.rate", "m.age")}
       FROM locked l JOIN mine m ON m.id = l.id
      WHERE j.id = l.id AND j.fence = m.fence AND j.lease_token = m.token AND j.state = 'running'
     RETURNING j.id""")
@@ -162,6 +171,8 @@ async def renew_leases(
     An expired lease that nobody took is renewed, too.
     """
     progress = [each.progress for each in held]
+    now = monotonic()
+    paces = [each.pace.binds(now) for each in held]
     binds: dict[str, Any] = {
         "ids": [each.lease.job_id for each in held],
         "fences": [each.lease.fence for each in held],
@@ -170,6 +181,9 @@ async def renew_leases(
         "totals": [p.total if p else None for p in progress],
         "units": [p.unit if p else None for p in progress],
         "messages": [p.message if p else None for p in progress],
+        "reached": [pace["reached"] for pace in paces],
+        "rates": [pace["rate"] for pace in paces],
+        "ages": [pace["age"] for pace in paces],
         "lease": lease_seconds,
     }
     return set((await conn.execute(RENEW_LEASES, binds)).scalars().all())
@@ -184,13 +198,19 @@ async def read_owners(conn: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, 
     return {row.id: row for row in await conn.execute(READ_OWNERS, {"ids": list(ids)})}
 
 
+_PACE = pace_columns(
+    "CAST(:reached AS bigint)",
+    "CAST(:rate AS double precision)",
+    "CAST(:age AS double precision)",
+)
 # The larger done wins, wherever it came from: a heartbeat may carry an older report.
-SET_PROGRESS = """progress_done = greatest(j.progress_done, CAST(:done AS bigint)),
+SET_PROGRESS = f"""progress_done = greatest(j.progress_done, CAST(:done AS bigint)),
                progress_total = coalesce(CAST(:total AS bigint), j.progress_total),
                progress_unit = coalesce(CAST(:unit AS text), j.progress_unit),
                progress_message = CASE
                    WHEN CAST(:done AS bigint) >= coalesce(j.progress_done, 0)
-                   THEN CAST(:message AS text) ELSE j.progress_message END"""
+                   THEN CAST(:message AS text) ELSE j.progress_message END,
+               {_PACE}"""
 
 # The fence: the last statement before COMMIT. It compares no expiry: whoever holds fence and
 # token is the owner until someone else has claimed.
@@ -212,9 +232,11 @@ HOLD_FENCE = text(f"""
     SELECT checkpoint_no FROM held""")
 
 
-def progress_binds(progress: Progress | None) -> dict[str, Any]:
-    """The parameters of SET_PROGRESS."""
-    return {
+def progress_binds(held: HeldLease, progress: Progress | None) -> dict[str, Any]:
+    """The parameters of SET_PROGRESS; a commit's own report counts in the pace it stores."""
+    now = monotonic()
+    pace = held.pace if progress is None else held.pace.noted(progress.done, now)
+    return pace.binds(now) | {
         "done": progress.done if progress else None,
         "total": progress.total if progress else None,
         "unit": progress.unit if progress else None,
@@ -232,7 +254,7 @@ async def hold_fence(
         "token": held.lease.token,
         "checkpoint_no": held.checkpoint_no,
         "checkpoint": checkpoint,
-    } | progress_binds(progress)
+    } | progress_binds(held, progress)
     return (await conn.execute(HOLD_FENCE, binds)).one_or_none() is not None
 
 

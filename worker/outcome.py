@@ -84,7 +84,7 @@ async def complete_job(
 
     Without `progress` the job keeps what it has reported last.
     """
-    binds = _ours(held) | progress_binds(progress or held.progress)
+    binds = _ours(held) | progress_binds(held, progress or held.progress)
     binds |= {"checkpoint_no": held.checkpoint_no, "result": result, "error": None}
     return (await conn.execute(COMPLETE_JOB, binds)).one_or_none() is not None
 

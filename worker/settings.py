@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
 from shared.errors import ConfigRefused
 from shared.settings import SharedSettings
@@ -22,19 +22,29 @@ class WorkerSettings(SharedSettings):
     concurrency: int = Field(4, ge=1, le=500, description="slots of each queue")
     queues: str = Field("", description="'costing:2,default:8'; empty = every queue of its kinds")
     pool_size: int | None = Field(None, ge=1, description="app connections; unset = what it needs")
-    reaper_seconds: float = Field(5.0, gt=0, le=600)
-    reconciler_seconds: float = Field(60.0, gt=0, le=900)
+    reaper_seconds: float = Field(
+        5.0, gt=0, le=600, description="from look to look for leases that have run out"
+    )
+    reconciler_seconds: float = Field(
+        60.0, gt=0, le=900, description="from look to look for messages that SQS has lost"
+    )
     retention_seconds: float = Field(60.0, gt=0, le=3600, description="from batch to batch")
     archive_after_days: float = Field(30.0, ge=0, description="ended jobs move away; 0 = never")
     archive_keep_days: float = Field(0.0, ge=0, description="and are removed; 0 = never")
-    drain_seconds: float = Field(90.0, gt=0)
+    drain_seconds: float = Field(
+        90.0, gt=0, description="after SIGTERM jobs may go on for so long, then are handed back"
+    )
     stop_timeout_seconds: float = Field(120.0, gt=0, description="SIGTERM to SIGKILL, as deployed")
     poll_seconds: int = Field(20, ge=1, le=20, description="SQS long poll")
     kill_grace_seconds: float = Field(5.0, gt=0, description="from a cancel to giving a task up")
-    visibility_cap_seconds: float = Field(VISIBILITY_CAP_SECONDS, gt=0, le=VISIBILITY_CAP_SECONDS)
+    visibility_cap_seconds: float = Field(
+        VISIBILITY_CAP_SECONDS,
+        gt=0,
+        le=VISIBILITY_CAP_SECONDS,
+        description="SQS hides a delivery no longer in all; then it is deleted",
+    )
     liveness_file: str = Field("", description="touched while alive; unset = in the temp directory")
     alert_hook: str = Field("", description="module:function called on every alert")
-    migrate_database_url: SecretStr | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
     def _drains_in_time(self) -> Self:

@@ -230,19 +230,23 @@ class RedriveReport(BaseModel):
     },
 )
 async def redrive(request: Request, resources: Ready, who: Who) -> Response:
-    """Redrive dead jobs, each in a transaction of its own: one that is refused stops no other."""
+    """Redrive dead jobs, each in a transaction of its own: one that is refused stops no other.
+
+    Where a redrive asks for an approval each is refused: an approval is for one job, and goes with
+    that job's own redrive.
+    """
     raw = parse_object(await read_json_body(request))
     try:
         asked = RedriveBody.model_validate_json(to_json(raw))
     except ValidationError as error:
-        raise ProblemRaised(validation_problem(error)) from None
-    each = _redrive_each(resources, asked, who.scope, facts_of(request).request_id)
+        raise ProblemRaised(validation_problem(error, RedriveBody)) from None
+    each = _redrive_each(resources, asked, who, facts_of(request).request_id)
     report = await resources.finish(each, name="redrive")
     return json_response(report)
 
 
 async def _redrive_each(
-    resources: Resources, asked: RedriveBody, scope: Scope, request_id: str
+    resources: Resources, asked: RedriveBody, who: Caller, request_id: str
 ) -> dict[str, Any]:
     """A row that cannot be had is refused like any other; an outage ends the call with a report.
 
@@ -253,12 +257,12 @@ async def _redrive_each(
     refused: list[dict[str, Any]] = []
     last = trying = None
     try:
-        async with aclosing(_matching(resources, asked, scope)) as matching:
+        async with aclosing(_matching(resources, asked, who.scope)) as matching:
             async for job_id in matching:
                 if len(redriven) + len(refused) == MOST_REDRIVES:
                     break
                 trying = job_id
-                problem = await _redrive_or_busy(resources, job_id, scope, request_id)
+                problem = await _redrive_or_busy(resources, job_id, who, request_id)
                 if problem is None:
                     redriven.append({"id": str(job_id), "status_url": job_url(job_id)})
                 else:
@@ -285,10 +289,10 @@ def _untold(asked: RedriveBody, trying: UUID | None) -> list[UUID]:
 
 
 async def _redrive_or_busy(
-    resources: Resources, job_id: UUID, scope: Scope, request_id: str
+    resources: Resources, job_id: UUID, who: Caller, request_id: str
 ) -> Problem | None:
     try:
-        return await redrive_one(resources, job_id, scope)
+        return await redrive_one(resources, job_id, who)
     except DATABASE_ERRORS as error:
         problem = failure_problem(error, request_id)
         if problem.slug != "busy":

@@ -65,15 +65,27 @@ def _operation(method: str, path: str, operation: Schema) -> Iterator[str]:
     for media, body in operation.get("requestBody", {}).get("content", {}).items():
         yield f"<h3>Body, <code>{escape(media)}</code></h3>"
         yield _members(body["schema"])
-        if "example" in body:
-            yield f"<pre>{escape(json.dumps(body['example'], ensure_ascii=False, indent=2))}</pre>"
+        yield _example(body)
     yield "<h3>Answers</h3>"
     answers = operation["responses"].items()
     yield _table(("status", "shape", "meaning"), [_answer(*each) for each in sorted(answers)])
+    for status, answer in sorted(answers):
+        for content in answer.get("content", {}).values():
+            if "example" in content:
+                yield f"<h3>Example of a {escape(status)}</h3>{_example(content)}"
+
+
+def _example(content: Schema) -> str:
+    if "example" not in content:
+        return ""
+    given = content["example"]
+    said = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, indent=2)
+    return f"<pre>{escape(said)}</pre>"
 
 
 def _answer(status: str, answer: Schema) -> tuple[str, str, str]:
-    shapes = [_type(each["schema"]) for each in answer.get("content", {}).values() if each]
+    contents = answer.get("content", {}).values()
+    shapes = [_type(each["schema"]) for each in contents if "schema" in each]
     return status, ", ".join(filter(None, shapes)), answer["description"]
 
 
@@ -102,8 +114,10 @@ def _type(schema: Schema) -> str:
         return " | ".join(json.dumps(each) for each in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
+    kind = schema.get("type", "any")
+    said = " or ".join(kind) if isinstance(kind, list) else kind
     bounds = [str(schema[name]) for name in ("minimum", "maximum") if name in schema]
-    return " ".join(filter(None, (schema.get("type", "any"), " to ".join(bounds))))
+    return " ".join(filter(None, (said, " to ".join(bounds))))
 
 
 def _text(words: str) -> str:

@@ -1,29 +1,25 @@
-"""Jobs: submit, show, list, cancel, redrive."""
+"""Jobs: submit, show, cancel, redrive. Their list: api/routes/listing.py."""
 
-import asyncio
-import hashlib
-from time import monotonic
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.actions import cancelled_view, job_not_found, redrive_one
-from api.bodies import JobSummary, JobView, SubmitAnswer, SubmitBody, job_summary, job_view
-from api.cursors import read_job_cursor, write_cursor
-from api.dependencies import Facts, Ready, Who
+from api.bodies import JobView, SubmitAnswer, SubmitBody
+from api.dependencies import Facts, Live, Ready, Who
 from api.description import OF_A_BODY, problems
-from api.gate import read_json_body
-from api.idempotency import MalformedKey, parse_key
-from api.problems import Problem, ProblemRaised
-from api.queries import Limit, WaitSeconds
-from api.resources import Resources
+from api.gate import read_json_body, read_optional_body
+from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
+from api.problems import Problem, ProblemRaised, validation_problem
+from api.queries import WaitSeconds
 from api.responses import json_response
+from api.showing import show_awaited, show_now, shown
+from api.strict_json import parse_object
 from api.submission import read_submission, submit
-from shared.jobs.read import list_jobs, show_job
 from shared.json_text import to_json
-from shared.types import TERMINAL, JobState
+from shared.types import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 SUBMIT_EXAMPLE = {
@@ -32,8 +28,12 @@ SUBMIT_EXAMPLE = {
     "brand": "LUA",
     "payload": {"period": "2026-01"},
 }
-LONGEST_RETRY_AFTER = 60
-POLL_SECONDS = 0.5
+KNOWN_TAG = {
+    "in": "header",
+    "name": "If-None-Match",
+    "schema": {"type": "string"},
+    "description": "ETags that the client has: 304 where the job still is one of them",
+}
 
 
 @router.post(
@@ -42,12 +42,11 @@ POLL_SECONDS = 0.5
     response_class=Response,
     responses=problems(
         *OF_A_BODY,
-        "malformed-idempotency-key",
-        "idempotency-key-in-progress",
-        "idempotency-key-reused",
+        *KEY_PROBLEMS,
         "unknown-kind",
         "unknown-company",
         "unknown-brand",
+        "too-many-pending",
     )
     | {
         202: {"model": SubmitAnswer, "description": "A new job; poll its status_url."},
@@ -63,79 +62,22 @@ POLL_SECONDS = 0.5
                 }
             },
         },
-        "parameters": [
-            {
-                "in": "header",
-                "name": "Idempotency-Key",
-                "schema": {"type": "string", "minLength": 1, "maxLength": 257},
-                "description": "Repeats of the same request get the same answer and no second "
-                'job, for 72 hours unless configured longer; `"key"` or bare, 1 to 255 printable '
-                "ASCII characters.",
-            }
-        ],
+        "parameters": [KEY_PARAMETER],
     },
 )
 async def submit_job(request: Request, resources: Ready, facts: Facts, who: Who) -> Response:
     """Submit a job. 202 with a new one, 200 with the one that does this work already."""
-    try:
-        key = parse_key(request.headers.getlist("idempotency-key"))
-    except MalformedKey as error:
-        problem = Problem(slug="malformed-idempotency-key", detail=str(error))
-        raise ProblemRaised(problem) from None
+    key = key_of(request, resources.settings)
     body = await read_json_body(request)
     submission = await resources.off_loop.run(
         len(body), read_submission, body, key, resources.kinds, who
     )
     answer = await resources.finish(submit(resources, submission), name="submit")
-    facts.job_id = str(answer.job_id)
+    facts.job_id = None if answer.job_id is None else str(answer.job_id)
     headers = dict(answer.headers)
     if answer.replayed:
         headers["Idempotency-Replayed"] = "true"
     return Response(answer.body, answer.status, headers, media_type="application/json")
-
-
-class ListQuery(BaseModel):
-    """Filters of a list of jobs; a name that is none of them is refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    state: JobState | None = None
-    kind: str | None = Field(None, max_length=100)
-    company: str | None = Field(None, max_length=100)
-    brand: str | None = Field(None, max_length=100)
-    cursor: str | None = Field(None, max_length=200, description="`next_cursor` of the last page")
-    limit: Limit = 50
-
-    @field_validator("kind", "company", "brand")
-    @classmethod
-    def _storable(cls, value: str | None) -> str | None:
-        if value is not None and "\x00" in value:
-            raise ValueError("must not hold U+0000")
-        return value
-
-
-class JobPage(BaseModel):
-    """Jobs, newest first. `next_cursor` is null at the end; a short page is not always the last."""
-
-    jobs: list[JobSummary]
-    next_cursor: str | None
-
-
-@router.get("", response_class=Response, responses=problems() | {200: {"model": JobPage}})
-async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who: Who) -> Response:
-    """List jobs, newest first; paging neither repeats nor skips one while they change."""
-    filters: dict[str, Any] = query.model_dump(
-        exclude={"cursor", "limit"}, exclude_none=True, mode="json"
-    )
-    if query.cursor is not None:
-        filters["before"] = read_job_cursor(query.cursor)
-    async with resources.transaction() as conn:
-        page = await list_jobs(conn, filters, limit=query.limit, scope=who.scope)
-    body = {
-        "jobs": [job_summary(row) for row in page.rows],
-        "next_cursor": write_cursor(str(page.next_before)) if page.next_before else None,
-    }
-    return json_response(body)
 
 
 @router.get(
@@ -143,11 +85,12 @@ async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who:
     response_class=Response,
     responses=problems("job-not-found")
     | {200: {"model": JobView}, 304: {"description": "Unchanged since that ETag."}},
+    openapi_extra={"parameters": [KNOWN_TAG]},
 )
 async def show(
     job_id: UUID,
     request: Request,
-    resources: Ready,
+    hub: Live,
     facts: Facts,
     who: Who,
     *,
@@ -155,35 +98,12 @@ async def show(
 ) -> Response:
     """Show a job. `wait` answers when it has ended, or after so many seconds at the latest."""
     facts.job_id = str(job_id)
-    deadline = monotonic() + min(wait, resources.settings.longest_wait)
-    while True:
-        # Nothing is held between two looks: neither a transaction nor a connection.
-        async with resources.reading() as conn:
-            row = await show_job(conn, job_id, scope=who.scope)
-        if row is None:
-            raise ProblemRaised(job_not_found(job_id))
-        left = deadline - monotonic()
-        if left <= 0 or row["state"] in TERMINAL or await _gone(request, resources):
-            break
-        await asyncio.sleep(min(left, POLL_SECONDS))
-    return _shown(job_view(row), row["due_in"], request.headers.get("if-none-match", ""))
-
-
-async def _gone(request: Request, resources: Resources) -> bool:
-    return resources.stopping.is_set() or await request.is_disconnected()
-
-
-def _shown(view: dict[str, Any], due_in: float, known: str) -> Response:
-    content = to_json(view).encode()
-    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-    if view["state"] not in TERMINAL:
-        due = due_in if view["state"] == JobState.PENDING else 0
-        headers["Retry-After"] = str(min(LONGEST_RETRY_AFTER, max(1, round(due))))
-    tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
-    if etag in tags or "*" in tags:
-        return Response(status_code=304, headers=headers)
-    return Response(content, 200, headers, media_type="application/json")
+    seconds = min(wait, hub.resources.settings.longest_wait)
+    if seconds:
+        row = await show_awaited(hub, request, job_id, who, seconds)
+    else:
+        row = await show_now(hub.resources, job_id, who)
+    return shown(row, request.headers.get("if-none-match", ""))
 
 
 @router.post(
@@ -212,19 +132,50 @@ class RedriveAnswer(BaseModel):
     status_url: str
 
 
+class RedriveOneBody(BaseModel):
+    """What a redrive may bring along."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    approval: Annotated[UUID, Field(strict=False)] | None = Field(
+        None, description="id of another account's approval, where one is asked for"
+    )
+
+
 @router.post(
     "/{job_id}/redrive",
     status_code=202,
     response_class=Response,
     responses=problems(
-        "job-not-found", "not-dead", "cleanup-pending", "twin-active", "payload-outdated"
+        *OF_A_BODY,
+        "approval-required",
+        "job-not-found",
+        "not-dead",
+        "cleanup-pending",
+        "twin-active",
+        "payload-outdated",
     )
     | {202: {"model": RedriveAnswer}},
+    openapi_extra={
+        "requestBody": {
+            "required": False,
+            "content": {
+                "application/json": {
+                    "schema": RedriveOneBody.model_json_schema(),
+                    "example": {"approval": "5f0c8a7e-3f65-4c53-9b1e-0d1f6a4b7c21"},
+                }
+            },
+        }
+    },
 )
-async def redrive(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Response:
+async def redrive(
+    job_id: UUID, request: Request, resources: Ready, facts: Facts, who: Who
+) -> Response:
     """Put a dead job back to pending with a fresh budget; its history is kept."""
     facts.job_id = str(job_id)
-    problem = await resources.finish(redrive_one(resources, job_id, who.scope), name="redrive")
+    approval = _approval_of(await read_optional_body(request))
+    each = redrive_one(resources, job_id, who, approval)
+    problem = await resources.finish(each, name="redrive")
     if problem is not None:
         raise ProblemRaised(problem)
     url = f"/v1/jobs/{job_id}"
@@ -232,3 +183,12 @@ async def redrive(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Res
     answer.headers["Location"] = url
     answer.headers["Retry-After"] = "1"
     return answer
+
+
+def _approval_of(body: bytes | None) -> UUID | None:
+    if body is None:
+        return None
+    try:
+        return RedriveOneBody.model_validate_json(to_json(parse_object(body))).approval
+    except ValidationError as error:
+        raise ProblemRaised(validation_problem(error, RedriveOneBody)) from None

@@ -28,7 +28,12 @@ FINAL = ("succeeded", "cancelled")
     "/metrics",
     response_class=Response,
     responses=problems()
-    | {200: {"content": {"text/plain": {}}, "description": "Prometheus' text format."}},
+    | {
+        200: {
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+            "description": "Prometheus' text format.",
+        }
+    },
 )
 async def metrics(resources: Ready) -> Response:
     """Jobs by kind and state, queues, outbox, dead letters; and this process's own memory."""

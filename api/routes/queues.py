@@ -44,8 +44,16 @@ async def queues(resources: Ready, who: Who) -> Response:
     """Show every queue with its depth and the age of its oldest due job, of the caller's jobs."""
     async with resources.reading() as conn:
         rows = await list_queues(conn, scope=who.scope)
-    body = [dict(row) | {"oldest_due_seconds": _rounded(row["oldest_due_seconds"])} for row in rows]
-    return json_response({"queues": body})
+    everywhere = who.scope.is_everything
+    return json_response({"queues": [_queue_view(row, everywhere=everywhere) for row in rows]})
+
+
+def _queue_view(row: RowMapping, *, everywhere: bool) -> dict[str, Any]:
+    view = dict(row) | {"oldest_due_seconds": _rounded(row["oldest_due_seconds"])}
+    alone = row["alone_worker"]
+    if alone is not None and not everywhere:
+        view["alone_worker"] = end_of_id(alone)
+    return view
 
 
 def _rounded(seconds: float | None) -> float | None:
@@ -110,11 +118,14 @@ def _not_found(queue: str) -> Problem:
 
 
 class WorkerView(BaseModel):
-    """A worker that has registered; `live` while its own promise to be seen again holds."""
+    """A worker that has registered; `live` while its own promise to be seen again holds.
+
+    Where it is, is for accounts of all companies; others get null, and the end of its id.
+    """
 
     worker_id: str
-    host: str
-    pid: int
+    host: str | None
+    pid: int | None
     state: str
     live: bool
     code_version: str
@@ -138,13 +149,22 @@ async def workers(resources: Ready, who: Who) -> Response:
     """Show every worker: where it is, what it knows, its slots, and which jobs it runs."""
     async with resources.reading() as conn:
         rows = await list_workers(conn, scope=who.scope)
-    return json_response({"workers": [_worker_view(row) for row in rows]})
+    everywhere = who.scope.is_everything
+    return json_response({"workers": [_worker_view(row, everywhere=everywhere) for row in rows]})
 
 
-def _worker_view(row: RowMapping) -> dict[str, Any]:
+def _worker_view(row: RowMapping, *, everywhere: bool) -> dict[str, Any]:
     running = [
         job | {"started_at": show_instant(datetime.fromisoformat(job["started_at"]))}
         for job in row["running"]
     ]
     instants = {name: show_instant(row[name]) for name in ("started_at", "seen_at")}
-    return dict(row) | instants | {"running": running}
+    view = dict(row) | instants | {"running": running}
+    if not everywhere:
+        view |= {"worker_id": end_of_id(row["worker_id"]), "host": None, "pid": None}
+    return view
+
+
+def end_of_id(worker_id: str) -> str:
+    """An id is host, process and eight random letters: these alone tell one worker from another."""
+    return worker_id.rpartition("-")[2]

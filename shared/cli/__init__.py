@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 import click
+from click.shell_completion import CompletionItem
 
 from shared.cli.exits import Exit, Failure
 from shared.errors import ConfigRefused
@@ -18,14 +19,23 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "migrate": ("migrate", "migrate", "Bring the database to the newest schema."),
     "keys": ("keys", "keys", "Make, list and revoke API keys."),
     "submit": ("submit", "submit", "Submit a job."),
+    "submit-batch": ("submit_batch", "submit_batch", "Submit a file of jobs, each once."),
     "status": ("jobs", "status", "Show one job with its attempts."),
+    "why": ("why", "why", "Say why a job is not running, or not done."),
     "wait": ("wait", "wait", "Wait until a job has ended, with a progress bar."),
-    "list": ("jobs", "list_", "List jobs, newest first."),
+    "list": ("listing", "list_", "List jobs, newest first."),
     "cancel": ("jobs", "cancel", "Cancel a pending or running job."),
     "redrive": ("dead_letters", "redrive", "Run dead jobs again."),
     "dead-letters": ("dead_letters", "dead_letters", "List dead jobs and dead messages."),
+    "approve": ("audit", "approve", "Approve another account's act, once."),
+    "audit": ("audit", "audit", "Show who did what, and from where."),
+    "queues": ("queues", "queues", "Show how much waits in each queue."),
+    "workers": ("queues", "workers", "Show the workers and what they run."),
+    "pause": ("queues", "pause", "Stop claims of a queue's jobs."),
+    "resume": ("queues", "resume", "Let a queue's jobs be claimed again."),
     "doctor": ("doctor", "doctor", "Look for what hangs; put a restored database right."),
     "config": ("config", "config", "Print the effective settings, without secrets."),
+    "completion": ("completion", "completion", "Print a shell's completion script."),
     "costing": ("processes", "costing", "Try the costing on a worked example."),
 }
 
@@ -46,6 +56,15 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command), f"{module}.{name} is a command"
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete from the table, so that no command is imported for it, and from the options."""
+        named = [
+            CompletionItem(name, help=said)
+            for name, (_, _, said) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(
         self,
         ctx: click.Context,  # noqa: ARG002
@@ -63,7 +82,8 @@ def chot() -> None:
 
     Commands that work on jobs talk to CHOT_API_URL with CHOT_TOKEN. Each has --json; exit codes
     are stable: 0 done, 1 the answer is no (the job died, the schema is old), 2 usage, 3 not
-    found, 4 refused, 5 conflict, 69 out of reach, 78 wrong configuration, 124 waited too long.
+    found, 4 refused, 5 conflict, 6 the job was cancelled, 69 out of reach, 78 wrong
+    configuration, 124 waited too long.
     """
 
 

@@ -89,6 +89,7 @@ def effective(settings: BaseSettings) -> list[Setting]:
     scaled = _scaled(settings)
     found = []
     for field, info in type(settings).model_fields.items():
+        assert info.description, f"{field} is shown without a meaning"
         name = (prefix + field).upper()
         value = getattr(settings, field)
         origin = "environment" if name in given else "default"
@@ -101,7 +102,7 @@ def effective(settings: BaseSettings) -> list[Setting]:
                 name=name,
                 value=_public(field, value),
                 origin=origin,
-                meaning=info.description or "",
+                meaning=info.description,
             )
         )
     return found

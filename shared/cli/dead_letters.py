@@ -4,30 +4,45 @@ import json
 from typing import Any
 
 import click
+from rich.console import Group
 
 from shared.cli import show
 from shared.cli.exits import Exit
 from shared.cli.http import Api, job_path
+from shared.cli.names import KindName
 from shared.cli.options import calls_api, print_json
+from shared.cli.watch_letters import watch
 
 
 @click.command("dead-letters")
-@click.option("--kind", help="Only jobs of this kind.")
+@click.option("--kind", type=KindName(), help="Only jobs of this kind.")
 @click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True)
+@click.option("--watch", "watches", is_flag=True, help="Go on showing what dies, until Ctrl-C.")
 @calls_api
-def dead_letters(*, kind: str | None, limit: int, as_json: bool, retry_for: float) -> None:
-    """List dead jobs with the error that buried them, and messages that were none of ours."""
+def dead_letters(
+    *, kind: str | None, limit: int, watches: bool, as_json: bool, retry_for: float
+) -> None:
+    """List dead jobs with the error that buried them, and messages that were none of ours.
+
+    With --watch a table stays new on a terminal; on a pipe each letter is a line as it comes (with
+    --json a JSON document a line).
+    """
     with Api(retry_for) as api:
+        if watches:
+            watch(api, kind, limit, _tables, as_json=as_json)
+            return
         found = api.get("/v1/dead-letters", {"kind": kind, "limit": limit}).body
     if as_json:
         print_json(found)
         return
-    jobs, messages = found.get("jobs", []), found.get("messages", [])
-    console = show.console()
-    console.print(_jobs_table(jobs) if jobs else "no dead jobs")
+    show.console().print(_tables(found.get("jobs", []), found.get("messages", [])))
+
+
+def _tables(jobs: list[dict[str, Any]], messages: list[dict[str, Any]]) -> Group:
+    parts: list[Any] = [_jobs_table(jobs) if jobs else "no dead jobs"]
     if messages:
-        console.print()
-        console.print(_messages_table(messages))
+        parts += ["", _messages_table(messages)]
+    return Group(*parts)
 
 
 def _jobs_table(jobs: list[dict[str, Any]]) -> Any:
@@ -35,7 +50,7 @@ def _jobs_table(jobs: list[dict[str, Any]]) -> Any:
         (
             job["id"],
             job["kind"],
-            "/".join(filter(None, (job.get("company"), job.get("brand")))),
+            show.whose(job),
             job.get("attempt"),
             job.get("lost_leases"),
             show.moment(job.get("finished_at")),
@@ -64,8 +79,9 @@ def _messages_table(messages: list[dict[str, Any]]) -> Any:
 
 @click.command()
 @click.argument("job_id", metavar="ID", required=False)
-@click.option("--kind", help="All dead jobs of this kind.")
+@click.option("--kind", type=KindName(), help="All dead jobs of this kind.")
 @click.option("--all", "everything", is_flag=True, help="All dead jobs.")
+@click.option("--approval", metavar="ID", help="Another account's approval (`chot approve`).")
 @calls_api
 @click.pass_context
 def redrive(
@@ -74,6 +90,7 @@ def redrive(
     *,
     kind: str | None,
     everything: bool,
+    approval: str | None,
     as_json: bool,
     retry_for: float,
 ) -> None:
@@ -84,9 +101,12 @@ def redrive(
     """
     if sum((job_id is not None, kind is not None, everything)) != 1:
         raise click.UsageError("say which: an ID, --kind KIND, or --all")
+    if approval is not None and job_id is None:
+        raise click.UsageError("--approval is of one job: give its ID")
+    body = None if approval is None else json.dumps({"approval": approval})
     with Api(retry_for) as api:
         if job_id is not None:
-            answer = api.post(job_path(job_id, "redrive")).body
+            answer = api.post(job_path(job_id, "redrive"), body).body
         else:
             answer = _redrive_matching(api, {"kind": kind} if kind else {"all": True})
     if as_json:

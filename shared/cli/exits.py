@@ -16,6 +16,7 @@ class Exit(IntEnum):
     NOT_FOUND = 3
     REFUSED = 4
     CONFLICT = 5
+    CANCELLED = 6  # of a wait: somebody has cancelled the job
     UNAVAILABLE = 69
     BUG = 70
     CONFIG = 78

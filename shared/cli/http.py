@@ -1,6 +1,5 @@
 """The api over HTTP: one client, patient where a repeat is safe, exact about what went wrong."""
 
-import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +12,10 @@ import httpx
 from shared.cli.exits import Exit, Failure
 from shared.cli.problems import sentence_of
 from shared.cli.settings import ClientSettings, settings_of
+from shared.client.patience import Outcome, Patience
 
 RETRY_SECONDS = 30.0
 TIMEOUT_SECONDS = 15.0
-BACKOFF_FIRST_SECONDS = 0.2
-BACKOFF_CAP_SECONDS = 5.0
-# Somebody else's turn or nobody's fault: the same request may pass in a moment.
-PASSING = frozenset({408, 429, 502, 503, 504})
 CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT}
 
 
@@ -37,20 +33,20 @@ class Api:
     """The api at CHOT_API_URL as the bearer of CHOT_TOKEN.
 
     Every request is one that may be repeated: reads, conditional transitions, and submits under
-    an idempotency key. Transport errors, 408, 429, 5xx of gateways and "in progress" are repeated
-    with full jitter for `retry_for` seconds, then end in a Failure; any other refusal does at once.
+    an idempotency key. What may pass (shared/client/patience.py) is repeated for `retry_for`
+    seconds, then ends in a Failure; any other refusal does at once.
     """
 
-    def __init__(self, retry_for: float = RETRY_SECONDS) -> None:
+    def __init__(
+        self, retry_for: float = RETRY_SECONDS, *, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
         settings = settings_of(ClientSettings)
         headers = {"User-Agent": "chot-cli", "Accept": "application/json"}
         if settings.token is not None:
             headers["Authorization"] = f"Bearer {settings.token.get_secret_value()}"
         self.url = settings.api_url
         self._retry_for = retry_for
-        self._client = httpx.Client(
-            base_url=settings.api_url, headers=headers, timeout=TIMEOUT_SECONDS
-        )
+        self._client = httpx.Client(base_url=settings.api_url, headers=headers, timeout=timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -79,23 +75,21 @@ class Api:
         return self._ask(self._client.build_request("POST", path, content=content, headers=kept))
 
     def _ask(self, request: httpx.Request) -> Answer:
-        deadline = time.monotonic() + self._retry_for
-        tries = 0
+        patience = Patience(self._retry_for)
         while True:
-            tries += 1
             outcome = self._try(request)
-            wait = _wait_before(tries, outcome)
-            if not _may_pass(outcome) or time.monotonic() + wait > deadline:
-                return self._settle(outcome, tries)
+            wait = patience.wait_after(outcome)
+            if wait is None:
+                return self._settle(outcome, patience.tries)
             time.sleep(wait)
 
-    def _try(self, request: httpx.Request) -> httpx.Response | httpx.TransportError:
+    def _try(self, request: httpx.Request) -> Outcome:
         try:
             return self._client.send(request)
         except httpx.TransportError as error:
             return error
 
-    def _settle(self, outcome: httpx.Response | httpx.TransportError, tries: int) -> Answer:
+    def _settle(self, outcome: Outcome, tries: int) -> Answer:
         asked = "once" if tries == 1 else f"{tries} times"
         if isinstance(outcome, httpx.TransportError):
             reason = str(outcome) or type(outcome).__name__
@@ -126,24 +120,9 @@ def job_path(job_id: str, *more: str) -> str:
     return "/".join(["/v1/jobs", quote(job_id, safe=""), *more])
 
 
-def _may_pass(outcome: httpx.Response | httpx.TransportError) -> bool:
-    if isinstance(outcome, httpx.TransportError):
-        return True
-    # A 409 with Retry-After is about this moment, one without it about the job's state.
-    in_progress = outcome.status_code == 409 and "retry-after" in outcome.headers
-    return outcome.status_code in PASSING or in_progress
-
-
-def _wait_before(tries: int, outcome: httpx.Response | httpx.TransportError) -> float:
-    """Full jitter, but not before the api's own Retry-After."""
-    ceiling = min(BACKOFF_CAP_SECONDS, BACKOFF_FIRST_SECONDS * 2**tries)
-    jittered = random.uniform(0, ceiling)
-    if isinstance(outcome, httpx.TransportError):
-        return jittered
-    try:
-        return max(jittered, float(outcome.headers.get("retry-after", 0)))
-    except ValueError:
-        return jittered
+def queue_path(queue: str, *more: str) -> str:
+    """Path of a queue's route."""
+    return "/".join(["/v1/queues", quote(queue, safe=""), *more])
 
 
 def _json_of(response: httpx.Response) -> dict[str, Any] | None:

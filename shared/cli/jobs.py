@@ -1,4 +1,4 @@
-"""`chot status`, `chot list`, `chot cancel`: one job, many jobs, no more of this job."""
+"""`chot status`, `chot cancel`: one job, and no more of it."""
 
 import json
 from collections.abc import Mapping
@@ -10,11 +10,9 @@ from rich.text import Text
 from shared.cli import show
 from shared.cli.http import Api, job_path
 from shared.cli.options import calls_api, print_json
-from shared.types import JobState
 
-PAGE_MAX = 100
+LINE = 78
 FACTS = ("id", "kind", "company", "brand", "state", "attempt", "fence", "priority")
-STATES = [state.value for state in JobState]
 
 
 @click.command()
@@ -35,6 +33,9 @@ def print_job(job: Mapping[str, Any]) -> None:
     console = show.console()
     for name, value in _facts(job):
         console.print(Text(f"{name:<12}", style="dim"), value, sep="", soft_wrap=True)
+    if job.get("result") is not None:
+        console.print(Text("result", style="dim"))
+        console.print(Text(pretty(job["result"])), soft_wrap=True)
     attempts = job.get("attempts") or []
     if attempts:
         console.print()
@@ -46,6 +47,7 @@ def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
     facts += [
         ("attempts", f"{job.get('attempt')} of {job.get('max_attempts')}"),
         ("progress", show.progress(job)),
+        ("pace", show.pace(job)),
         ("blocked by", job.get("blocked_by")),
         ("created", show.moment(job.get("created_at"))),
         ("not before", show.not_before(job)),
@@ -53,7 +55,6 @@ def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
         ("took", show.took_of(job)),
         ("error", show.reason(job.get("error"))),
         ("where", show.where(job.get("error"))),
-        ("result", _compact(job.get("result"))),
     ]
     told = [(name, value) for name, value in facts if value not in {None, ""} and name != "attempt"]
     return [
@@ -62,8 +63,39 @@ def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
     ]
 
 
-def _compact(result: Any) -> str:
-    return "" if result is None else json.dumps(result, ensure_ascii=False)
+def pretty(result: Any, *, indent: str = "  ") -> str:
+    """A result for a person: a line for each member, what fits into one stays in one."""
+    if isinstance(result, dict) and result:
+        parts = [f"{json.dumps(name, ensure_ascii=False)}: " for name in result]
+        values = list(result.values())
+        around = "{}"
+    elif isinstance(result, list) and result:
+        parts, values, around = [""] * len(result), result, "[]"
+    else:
+        return indent + json.dumps(result, ensure_ascii=False)
+    if not any(isinstance(value, dict | list) for value in result) and around == "[]":
+        return _filled(result, indent)
+    flat = json.dumps(result, ensure_ascii=False)
+    if len(indent) + len(flat) <= LINE and indent != "  ":
+        return indent + flat
+    inner = indent + "  "
+    lines = [
+        inner + part + pretty(value, indent=inner).removeprefix(inner)
+        for part, value in zip(parts, values, strict=True)
+    ]
+    return f"{indent}{around[0]}\n" + ",\n".join(lines) + f"\n{indent}{around[1]}"
+
+
+def _filled(values: list[Any], indent: str) -> str:
+    """Plain values, as many in a line as fit."""
+    lines, line = [], f"{indent}["
+    for number, value in enumerate(values, 1):
+        said = json.dumps(value, ensure_ascii=False) + ("]" if number == len(values) else ", ")
+        if len(line) + len(said.rstrip()) > LINE and line.strip() != "[":
+            lines.append(line.rstrip())
+            line = f"{indent} "
+        line += said
+    return "\n".join([*lines, line])
 
 
 def attempts_table(attempts: list[dict[str, Any]]) -> Any:
@@ -82,63 +114,6 @@ def attempts_table(attempts: list[dict[str, Any]]) -> Any:
     ]
     columns = ("attempt#", "fence#", "worker", "started", "took#", "ended as", "why")
     return show.table("attempts", columns, rows)
-
-
-@click.command("list")
-@click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
-@click.option("--kind", help="Only jobs of this kind.")
-@click.option("--company", help="Only jobs of this company.")
-@click.option("--brand", help="Only jobs of this brand.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-@calls_api
-def list_(*, limit: int, as_json: bool, retry_for: float, **filters: str | None) -> None:
-    """List jobs, newest first."""
-    with Api(retry_for) as api:
-        jobs, more = _pages(api, filters, limit)
-    if as_json:
-        print_json({"jobs": jobs, "more": more})
-        return
-    show.console().print(_jobs_table(jobs) if jobs else "no jobs")
-    if more:
-        click.echo(f"there are more; --limit {limit * 2} shows them", err=True)
-
-
-def _pages(
-    api: Api, filters: Mapping[str, str | None], limit: int
-) -> tuple[list[dict[str, Any]], bool]:
-    """Follow the cursor until `limit` jobs are there; the answer says whether more exist."""
-    jobs: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while True:
-        wanted = min(limit - len(jobs), PAGE_MAX)
-        page = api.get("/v1/jobs", {**filters, "limit": wanted, "cursor": cursor}).body
-        jobs += page["jobs"]
-        cursor = page.get("next_cursor")
-        if cursor is None or len(jobs) >= limit:
-            return jobs, cursor is not None
-
-
-def _jobs_table(jobs: list[dict[str, Any]]) -> Any:
-    rows = [
-        (
-            job["id"],
-            job["kind"],
-            "/".join(filter(None, (job["company"], job.get("brand")))),
-            show.state(job["state"]),
-            f"{job['attempt']}/{job['max_attempts']}",
-            show.progress(job) or _waits(job),
-            show.moment(job.get("created_at")),
-            show.took_of(job),
-        )
-        for job in jobs
-    ]
-    columns = ("id", "kind", "for", "state", "attempt#", "progress#", "created", "took#")
-    return show.table("", columns, rows)
-
-
-def _waits(job: Mapping[str, Any]) -> str:
-    until = show.not_before(job)
-    return f"not before {until}" if until else ""
 
 
 @click.command()

@@ -7,7 +7,7 @@ WHAT_NEXT = {
     403: "The key is known, but lacks the right; `chot keys list` shows what it may do.",
     404: "`chot list` shows what there is.",
     413: "Send less: put the data into a table or file and its name into the payload.",
-    429: "Wait until pending jobs have ended (`chot list --state pending`), then try again.",
+    429: "Wait, then try again; `chot list --state pending` shows what waits already.",
     500: "This is a bug in the api; its log has the details under the same time.",
     503: "The api runs, but its database is out of reach; `--retry-for` waits longer.",
 }
@@ -21,9 +21,9 @@ def sentence_of(status: int, problem: dict[str, Any]) -> str:
     if detail and not fields:  # with fields it would say the first one twice
         title = f"{title}: {detail}"
     lines = [title, *fields]
-    advice = problem.get("action") or WHAT_NEXT.get(status)
-    if advice:
-        lines.append(str(advice))
+    says_it_itself = str(problem.get("type")).endswith("/approval-required")
+    if status in WHAT_NEXT and not says_it_itself:
+        lines.append(WHAT_NEXT[status])
     return "\n".join(lines)
 
 

@@ -3,13 +3,16 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, Protocol
 
 import click
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.table import Column
+from rich.text import Text
 
 from shared.cli import show
 
@@ -89,16 +92,25 @@ class Bar:
         self._progress.console.print(line, soft_wrap=True)
 
 
+class TwoLines(Progress):
+    """State and bar on one line, the facts below it, each cut to the terminal: nothing wraps."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """What is drawn now."""
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            yield Text(f"  {task.fields['facts']}", no_wrap=True, overflow="ellipsis")
+
+
 class LiveBar:
     """Opens and closes the terminal for a Bar."""
 
-    def __init__(self) -> None:
-        self._progress = Progress(
+    def __init__(self, console: Console | None = None) -> None:
+        self._progress = TwoLines(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[facts]}"),
-            console=show.console(stderr=True),
+            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=24),
+            console=console or show.console(stderr=True),
             refresh_per_second=8,
         )
 
@@ -158,13 +170,22 @@ def counts(job: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def facts(job: Mapping[str, Any], pace: Pace) -> str:
-    """Progress, rate, time left and the handler's own words, as far as they are known."""
-    done, total = counts(job)
-    parts = [show.progress(job)]
-    if pace.rate > 0:
-        parts.append(f"{pace.rate:,.1f}/s" if pace.rate < 10 else f"{pace.rate:,.0f}/s")
-        if total > done:
-            left = timedelta(seconds=(total - done) / pace.rate)
-            parts.append(f"{show.duration(left)} left")
+    """Progress, rate, time left and the handler's own words, as far as they are known.
+
+    What the api says of the rate is the worker's own, and known at the first look; `pace` is for
+    apis that do not say it yet.
+    """
+    parts = [show.progress(job), show.pace(job) or _seen(job, pace)]
     parts.append(str((job.get("progress") or {}).get("message") or ""))
     return ", ".join(filter(None, parts))
+
+
+def _seen(job: Mapping[str, Any], pace: Pace) -> str:
+    done, total = counts(job)
+    if pace.rate <= 0 or "rate" in (job.get("progress") or {}):
+        return ""
+    parts = [show.rate(pace.rate)]
+    if total > done:
+        left = timedelta(seconds=(total - done) / pace.rate)
+        parts.append(f"{show.duration(left)} left")
+    return ", ".join(parts)

@@ -70,6 +70,11 @@ def not_before(job: Mapping[str, Any]) -> str:
     return moment(available) if datetime.fromisoformat(available) > datetime.now(UTC) else ""
 
 
+def whose(job: Mapping[str, Any]) -> str:
+    """Company and brand in one word."""
+    return "/".join(filter(None, (job.get("company"), job.get("brand"))))
+
+
 def took(start: str | None, end: str | None) -> str:
     """How long it took, or has taken until now."""
     if not start:
@@ -104,6 +109,24 @@ def progress(job: Mapping[str, Any]) -> str:
     if not total:
         return f"{done:,} {unit}".strip()
     return f"{done:,}/{total:,} {unit}".strip() + f" ({100 * done // total}%)"
+
+
+def rate(value: float) -> str:
+    """Units per second, three digits at least of what is slow: 1,500/s, 3.2/s, 0.0042/s."""
+    if value >= 10:
+        return f"{value:,.0f}/s"
+    return f"{value:.1f}/s" if value >= 1 else f"{value:.2g}/s"
+
+
+def pace(job: Mapping[str, Any]) -> str:
+    """The rate of a running job and what its estimate leaves: 1,500/s, 12 min 05 s left."""
+    now = job.get("progress") or {}
+    parts = [] if not now.get("rate") else [rate(now["rate"])]
+    if now.get("eta"):
+        left = datetime.fromisoformat(now["eta"]) - datetime.now(UTC)
+        if left > timedelta():
+            parts.append(f"{duration(left)} left")
+    return ", ".join(parts)
 
 
 def reason(error: Any) -> str:

@@ -8,6 +8,7 @@ import click
 
 from shared.cli.exits import Exit, Failure
 from shared.cli.http import Answer, Api
+from shared.cli.names import KindName
 from shared.cli.options import calls_api, print_json
 from shared.cli.payload import payload_text
 from shared.cli.progress import screen
@@ -18,11 +19,11 @@ DUPLICATES = {
     "merged": "the same work was pending: merged into that job",
     "follow_up": "the same work is running: this payload follows when it has ended",
 }
-UNKNOWN_MEMBER = "Extra inputs are not permitted"
+UNKNOWN_MEMBER = "is not a member of this object"
 
 
 @click.command()
-@click.argument("kind")
+@click.argument("kind", type=KindName())
 @click.argument("words", nargs=-1, metavar="[NAME=TEXT | NAME:=JSON]...")
 @click.option("--company", required=True, help="The legal entity whose books it works on.")
 @click.option("--brand", help="A brand of the company.")
@@ -101,7 +102,7 @@ def _text_for_json(failure: Failure, words: tuple[str, ...]) -> str:
     refused = {
         str(error.get("field"))
         for error in errors
-        if isinstance(error, dict) and error.get("rule") != UNKNOWN_MEMBER
+        if isinstance(error, dict) and not str(error.get("rule")).startswith(UNKNOWN_MEMBER)
     }
     for word in words:
         name, _, value = word.partition("=")

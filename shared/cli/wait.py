@@ -13,7 +13,11 @@ from shared.cli.options import calls_api, print_json
 from shared.cli.progress import Screen, screen
 from shared.types import TERMINAL
 
-POLL_SECONDS = 0.5
+HOLD_SECONDS = 1.0  # progress moves as often on the screen
+LEAST_SECONDS = 0.2
+
+
+ENDS = {"succeeded": Exit.OK, "dead": Exit.NO, "cancelled": Exit.CANCELLED}
 
 
 @click.command()
@@ -32,7 +36,7 @@ def wait(
     as_json: bool,
     retry_for: float,
 ) -> None:
-    """Wait until the job has ended: 0 succeeded, 1 dead or cancelled, 124 not in time."""
+    """Wait until the job has ended: 0 succeeded, 1 dead, 6 cancelled, 124 not in time."""
     with Api(retry_for) as api, screen(quiet=as_json) as shown:
         job = follow(api, job_id, shown, timeout=timeout)
     context.exit(report(job, as_json=as_json))
@@ -55,13 +59,18 @@ def follow(api: Api, job_id: str, shown: Screen, *, timeout: float | None = None
 
 
 def _states(api: Api, job_id: str, timeout: float | None) -> Iterator[dict[str, Any]]:
+    """The job now, then each time the api has waited for its end: it tells of it at once."""
     deadline = None if timeout is None else time.monotonic() + timeout
+    yield api.get(job_path(job_id)).body
     while True:
-        yield api.get(job_path(job_id)).body
-        left = POLL_SECONDS if deadline is None else deadline - time.monotonic()
+        left = HOLD_SECONDS if deadline is None else deadline - time.monotonic()
         if left <= 0:
             return
-        time.sleep(min(POLL_SECONDS, left))
+        held = min(HOLD_SECONDS, left)
+        began = time.monotonic()
+        yield api.get(job_path(job_id), {"wait": f"{held:.3f}"}).body
+        # An api that is about to end answers at once.
+        time.sleep(max(0.0, min(held, LEAST_SECONDS) - (time.monotonic() - began)))
 
 
 def report(job: dict[str, Any], *, as_json: bool) -> Exit:
@@ -70,4 +79,4 @@ def report(job: dict[str, Any], *, as_json: bool) -> Exit:
         print_json(job)
     else:
         print_job(job)
-    return Exit.OK if job["state"] == "succeeded" else Exit.NO
+    return ENDS[job["state"]]

@@ -5,6 +5,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.audit import Action, noted_job
 from shared.jobs.states import exit_statement
 from shared.types import JobId, JobState
 
@@ -16,11 +17,12 @@ CANCEL_JOB = exit_statement(
            cleanup_due = (j.attempt > 0)
      WHERE j.id = :job_id AND j.state IN ('pending', 'running')""",
     outcome="'cancelled'",
+    also=noted_job(Action.JOB_CANCEL, "gone"),
 )
 
 
 async def cancel_job(conn: AsyncConnection, job_id: JobId) -> bool:
-    """Cancel an active job; False means it was too late (or there is no such job).
+    """Cancel an active job, and audit it; False: it was too late (or there is no such job).
 
     The owner's fence dies with the same UPDATE: whatever it has not committed it cannot commit.
     A commit that is on its way is waited for, within the transaction's lock timeout.

@@ -92,12 +92,54 @@ async def enqueue_many(session: Session, jobs: Sequence[Submit]) -> list[Accepte
     Call it last in the transaction: opposite orders of two callers would deadlock. Errors as in
     enqueue(); one refused job refuses them all.
     """
-    binds = {"jobs": f"[{','.join(map(_item_text, jobs))}]"}
+    binds = {"jobs": listed_jobs(jobs)}
     try:
         rows = (await session.execute(ENQUEUE_MANY, binds)).all()
     except DBAPIError as error:
         raise refusal_of(error) from error
     return [_accepted(row) for row in rows]
+
+
+ENQUEUE_EACH = text("""
+    SELECT job_id, created, duplicate, state, input_as_of, code, field, message
+      FROM chot.enqueue_each(CAST(:jobs AS jsonb)) ORDER BY ordinal""")
+
+
+async def enqueue_each(session: Session, listed: str) -> list[Accepted | EnqueueRefused]:
+    """As enqueue_many(), but a refused job is an answer and spoils no other one.
+
+    `listed` is what listed_jobs() wrote. Answers in the order given; Busy as in enqueue().
+    """
+    try:
+        rows = (await session.execute(ENQUEUE_EACH, {"jobs": listed})).all()
+    except DBAPIError as error:
+        raise refusal_of(error) from error
+    return [
+        _accepted(row)
+        if row.code is None
+        else EnqueueRefused(row.message, field=row.field, code=row.code)
+        for row in rows
+    ]
+
+
+def listed_jobs(jobs: Sequence[Submit]) -> str:
+    """The jobs as the JSON text that chot.enqueue_many() and enqueue_each() read.
+
+    CPU work in proportion to the payloads; it may run in a thread, which it lets go after each.
+    """
+    return f"[{','.join(map(_listed, jobs))}]"
+
+
+def _listed(job: Submit) -> str:
+    item = _binds(job)
+    if job.run_at is not None:
+        item["run_at"] = job.run_at.isoformat()
+    payload = _payload_text(job)
+    try:
+        json.loads(payload)  # or a text that is none could end its item and begin another
+    except ValueError as error:
+        raise EnqueueRefused(f"payload: {error}", field="payload", code="CH003") from None
+    return f'{to_json(item)[:-1]},"payload":{payload}}}'
 
 
 def refusal_of(error: DBAPIError) -> Exception:
@@ -130,18 +172,6 @@ def _binds(job: Submit) -> dict[str, Any]:
         "trace": job.trace,
         "payload_version": job.payload_version,
     }
-
-
-def _item_text(job: Submit) -> str:
-    item = _binds(job)
-    if isinstance(item["run_at"], datetime):
-        item["run_at"] = item["run_at"].isoformat()
-    payload = _payload_text(job)
-    try:
-        json.loads(payload)  # or a text that is none could end its item and begin another
-    except ValueError as error:
-        raise EnqueueRefused(f"payload: {error}", field="payload", code="CH003") from None
-    return f'{to_json(item)[:-1]},"payload":{payload}}}'
 
 
 def _payload_text(job: Submit) -> str:

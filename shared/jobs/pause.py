@@ -3,7 +3,14 @@
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-PAUSE_QUEUE = text("UPDATE chot.queues SET paused = true WHERE name = :queue RETURNING name")
+from shared.audit import Action, noted
+
+# A pause of what is paused is no act, and leaves no row.
+PAUSE_QUEUE = text(f"""
+    WITH stopped AS (
+        UPDATE chot.queues SET paused = true WHERE name = :queue AND NOT paused RETURNING name),
+    {noted(Action.QUEUE_PAUSE, "stopped", target="stopped.name")}
+    SELECT name FROM chot.queues WHERE name = :queue""")
 
 
 async def pause_queue(conn: AsyncConnection, queue: str) -> bool:
@@ -13,9 +20,10 @@ async def pause_queue(conn: AsyncConnection, queue: str) -> bool:
 
 # A delivery that met the pause was deleted: whoever is due and has no message waiting gets one.
 # One statement, so that no pause can come between the two halves; a second resume stages nothing.
-RESUME_QUEUE = text("""
+RESUME_QUEUE = text(f"""
     WITH resumed AS (
         UPDATE chot.queues SET paused = false WHERE name = :queue AND paused RETURNING name),
+    {noted(Action.QUEUE_RESUME, "resumed", target="resumed.name")},
     staged AS (
         INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
         SELECT j.id, j.queue, j.kind, j.brand, j.trace, j.priority, j.available_at

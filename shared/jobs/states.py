@@ -26,15 +26,23 @@ TRANSITIONS = frozenset(
     }
 )
 
-# Claimable is ONE predicate over `j`: relay, reconciler and claim all use it.
-CLAIMABLE = """(j.available_at <= clock_timestamp()
-        AND NOT EXISTS (SELECT FROM chot.queues cq WHERE cq.name = j.queue AND cq.paused))"""
+# Claimable is ONE predicate over `j`: relay, reconciler and claim all use it, and /why tells which
+# of its parts does not hold.
+CLAIMABLE_PARTS = {
+    "due": "j.available_at <= clock_timestamp()",
+    "unpaused": """NOT EXISTS (
+            SELECT FROM chot.queues cq WHERE cq.name = j.queue AND cq.paused)""",
+}
+CLAIMABLE = f"({' AND '.join(CLAIMABLE_PARTS.values())})"
 
 # The last part of it: somebody alive could run the job. A worker that claims is its own proof.
-KNOWN_TO_A_LIVE_WORKER = """EXISTS (
-        SELECT FROM chot.worker_queues wq JOIN chot.workers w USING (worker_id)
-         WHERE wq.queue = j.queue AND w.live_until > clock_timestamp()
-           AND (w.kinds ->> j.kind)::integer >= j.payload_version)"""
+# Over `wq` and `w`, a worker's row of the job's queue; and over `w` and `j`.
+LIVE_WORKERS = """chot.worker_queues wq JOIN chot.workers w USING (worker_id)
+         WHERE wq.queue = j.queue AND w.live_until > clock_timestamp()"""
+KNOWS_KIND = "(w.kinds ->> j.kind)::integer >= j.payload_version"
+KNOWN_TO_A_LIVE_WORKER = f"""EXISTS (
+        SELECT FROM {LIVE_WORKERS}
+           AND {KNOWS_KIND})"""
 
 # Lost leases count once this claim or reaping has counted the one that just ran out.
 LOST_LEASES = "(j.lost_leases + (j.state = 'running')::integer)"
@@ -55,8 +63,24 @@ HOLDS_A_PLACE = """(aq.alone_until > clock_timestamp() AND NOT EXISTS (
            AND ar.worker_id = aq.alone_worker))"""
 
 
+def places_taken(reservation: str = "true") -> str:
+    """SQL over `j` and its kind `k`: how many of the kind run, or hold a place, beside the job.
+
+    `reservation` is a predicate over `aq`, on the reservations that count.
+    """
+    return f"""((SELECT count(*) FROM chot.jobs r
+                  WHERE r.state = 'running' AND r.kind = j.kind AND r.id <> j.id)
+              + (SELECT count(*) FROM chot.queues aq
+                  WHERE aq.alone_kind = k.name AND {HOLDS_A_PLACE} AND {reservation}))"""
+
+
 def exit_statement(
-    update: str, *, outcome: str, error: str = ":error", kept_error: str | None = None
+    update: str,
+    *,
+    outcome: str,
+    error: str = ":error",
+    kept_error: str | None = None,
+    also: str = "",
 ) -> TextClause:
     """Compose an exit from `running` (or `pending`): ONE statement, fed from the UPDATE's rows.
 
@@ -65,14 +89,17 @@ def exit_statement(
     success without a result still forgets the error of an earlier attempt), a follow-up becomes a
     job once its predecessor's fingerprint is free, messages are staged. A follow-up inserted
     earlier would violate the unique index, an attempt closed earlier would deadlock with a claim.
-    The job keeps `kept_error` (the attempt's error unless given). Binds besides those of `update`:
+    The job keeps `kept_error` (the attempt's error unless given). `also` is a further CTE over
+    `gone`. Binds besides those of `update`:
     `:error`, `:result` (JSON text). Answers a row for each job that left: id, state, kind,
     queue, fence, attempt, wait_seconds.
     """
     kept_error = kept_error or f"CAST({error} AS jsonb)"
+    also = also and f"{also},"
     return text(f"""
     WITH gone AS ({update}
         RETURNING j.*),
+    {also}
     closed AS (
         UPDATE chot.attempts a
            SET outcome = {outcome}, ended_at = clock_timestamp(),

@@ -43,7 +43,8 @@ class Kind:
     the same work; their types are strict strings, integers, booleans or lists of them. With
     `on_duplicate="merge"` a duplicate of a pending job replaces its other members and joins its
     lists; of a running one it becomes a follow-up, as with `"follow_up"`. Of a kind with
-    `max_running` never more than so many run at once, whatever number of workers there is.
+    `max_running` never more than so many run at once, whatever number of workers there is. Beyond
+    `max_pending` of a company and brand that wait (else CHOT_MAX_PENDING) the api takes no more.
     """
 
     name: str
@@ -55,3 +56,4 @@ class Kind:
     fingerprint_fields: Sequence[str] = ()
     on_duplicate: OnDuplicate = "join"
     max_running: int | None = None
+    max_pending: int | None = None

@@ -20,7 +20,10 @@ class CostingRunPayload(Payload):
     costs (always whole items); results do not depend on it.
     """
 
-    period: Annotated[str, Field(pattern=PERIOD, description="accounting period, YYYY-MM")]
+    period: Annotated[
+        str,
+        Field(pattern=PERIOD, description="accounting period, YYYY-MM", examples=["2026-01"]),
+    ]
     pool: Literal["brand", "store"] | None = None
     residue: Literal["cumulative", "last_issue", "separate_line"] = "cumulative"
     chunk_movements: Annotated[int, Field(ge=1, le=1_000_000)] = CHUNK_MOVEMENTS

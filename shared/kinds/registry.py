@@ -69,10 +69,7 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
         raise ConfigRefused(f"{source}: queue {kind.queue!r} of kind {kind.name} is no queue name")
     if kind.timeout.total_seconds() <= 0:
         raise ConfigRefused(f"{source}: kind {kind.name} has no hard timeout; each kind needs one")
-    if kind.max_running is not None and kind.max_running < 1:
-        raise ConfigRefused(
-            f"{source}: kind {kind.name} has max_running={kind.max_running}: it would never run"
-        )
+    _refuse_strange_maximum(source, kind)
     if kind.payload.model_config.get("extra") != "forbid":
         raise ConfigRefused(
             f"{source}: kind {kind.name}: its payload model must refuse unknown members "
@@ -94,6 +91,17 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
                 f"{source}: kind {kind.name}: fingerprint field {field!r} must be a strict str, "
                 "int or bool, or a list of them, so that SQL and HTTP callers mean the same work"
             )
+
+
+def _refuse_strange_maximum(source: str, kind: Kind) -> None:
+    if kind.max_running is not None and kind.max_running < 1:
+        raise ConfigRefused(
+            f"{source}: kind {kind.name} has max_running={kind.max_running}: it would never run"
+        )
+    if kind.max_pending is not None and kind.max_pending < 1:
+        raise ConfigRefused(
+            f"{source}: kind {kind.name} has max_pending={kind.max_pending}: nobody could submit it"
+        )
 
 
 def _is_strict_scalar(kind: Kind, info: FieldInfo) -> bool:

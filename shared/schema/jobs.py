@@ -16,7 +16,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, BIGINT, JSONB, TIMESTAMP, UUID
+from sqlalchemy.dialects.postgresql import ARRAY, BIGINT, INET, JSONB, TIMESTAMP, UUID
 
 from shared.schema.metadata import metadata
 
@@ -132,6 +132,9 @@ jobs = Table(
     Column("progress_total", BIGINT),
     _text("progress_unit"),
     _text("progress_message"),
+    Column("progress_rate", Double),
+    _instant("progress_at"),
+    Column("progress_fence", BIGINT),
     _instant("published_at"),
     _count("publishes"),
     Column("cleanup_due", Boolean, nullable=False),
@@ -149,6 +152,9 @@ jobs = Table(
     _instant("created_at", required=True),
     _instant("started_at"),
     _instant("finished_at"),
+    _instant("redriven_at"),
+    _text("redriven_by"),
+    _text("redriven_approver"),
     schema="chot",
 )
 Index(
@@ -164,12 +170,21 @@ Index(
     postgresql_include=["kind"],
     postgresql_where=text("state = 'pending'"),
 )
+Index(
+    "jobs_pending_kind_idx",
+    jobs.c.kind,
+    jobs.c.company,
+    jobs.c.brand,
+    postgresql_where=text("state = 'pending'"),
+)
 Index("jobs_cancelled_idx", jobs.c.id, postgresql_where=text("state = 'cancelled'"))
 Index("jobs_running_idx", jobs.c.id, postgresql_where=text("state = 'running'"))
 Index("jobs_dead_idx", jobs.c.id, postgresql_where=text("state = 'dead'"))
 Index("jobs_cleanup_idx", jobs.c.id, postgresql_where=text("cleanup_due"))
 Index("jobs_company_idx", jobs.c.company, jobs.c.id)
 Index("jobs_brand_idx", jobs.c.company, jobs.c.brand, jobs.c.id)
+Index("jobs_kind_idx", jobs.c.kind, jobs.c.id)
+Index("jobs_principal_idx", jobs.c.principal, jobs.c.id)
 
 job_payloads = Table(
     "job_payloads",
@@ -336,3 +351,58 @@ archived_jobs = Table(
     schema="chot",
 )
 Index("archived_jobs_finished_idx", archived_jobs.c.finished_at)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", BIGINT, Identity(always=True), primary_key=True),
+    Column("at", INSTANT, primary_key=True),
+    _text("action", required=True),
+    _text("principal", required=True),
+    _text("key_id"),
+    Column("source", INET),
+    Column("request_id", UUID),
+    Column("job_id", UUID),
+    _text("target"),
+    _text("company"),
+    _text("brand"),
+    _text("approver"),
+    Column("approval_id", UUID),
+    Column("facts", JSONB, nullable=False),
+    schema="chot",
+)
+Index("audit_brand_idx", audit.c.company, audit.c.brand, audit.c.at, audit.c.id)
+Index("audit_principal_idx", audit.c.principal, audit.c.at, audit.c.id)
+Index("audit_job_idx", audit.c.job_id, postgresql_where=text("job_id IS NOT NULL"))
+Index(
+    "audit_action_idx",
+    audit.c.action,
+    audit.c.at,
+    audit.c.id,
+    postgresql_where=text("action <> 'job.submit'"),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("id", UUID, primary_key=True),
+    _text("action", required=True),
+    _text("target", required=True),
+    _text("company"),
+    _text("brand"),
+    _text("approver", required=True),
+    _text("reason"),
+    _instant("created_at", required=True),
+    _instant("expires_at", required=True),
+    _instant("used_at"),
+    _text("used_by"),
+    schema="chot",
+)
+Index(
+    "approvals_open_key",
+    approvals.c.action,
+    approvals.c.target,
+    approvals.c.approver,
+    unique=True,
+    postgresql_where=text("used_at IS NULL"),
+)

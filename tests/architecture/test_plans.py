@@ -13,8 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.access import Scope
 from shared.database import open_engine
 from shared.jobs.cancel import CANCEL_JOB
-from shared.jobs.read import list_jobs
+from shared.jobs.listing import list_jobs
 from shared.jobs.redrive import READ_REDRIVABLE, REDRIVE_JOB
+from shared.jobs.watched import WATCHED_JOBS
+from shared.jobs.why import EXPLAIN_JOB
 from shared.outbox import DELETE_SENT, SECONDS_TO_NEXT
 from shared.publishing import LEAVE_WINDOW, PER_SLOT, TAKE_DUE, take
 from tests.factories import claimant
@@ -59,6 +61,7 @@ LARGE = {*TABLES}
 ID = uuid4()
 OURS = {"job_id": ID, "fence": 1, "token": ID}
 PROGRESS = {"done": 1, "total": 2, "unit": "x", "message": "y"}
+PROGRESS |= {"reached": 1, "rate": 0.5, "age": 1.0}
 ENDS = {"result": None, "error": None}
 CLAIM = claimant().binds() | {"ids": [uuid4() for _ in range(10)]}
 CLAIM |= {"tokens": [uuid4() for _ in range(10)]}
@@ -70,6 +73,9 @@ BEAT = {
     "totals": [1] * 100,
     "units": ["x"] * 100,
     "messages": ["y"] * 100,
+    "reached": [1] * 100,
+    "rates": [0.5] * 100,
+    "ages": [1.0] * 100,
     "lease": 30.0,
 }
 STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
@@ -95,8 +101,10 @@ STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "wait for the next": (SECONDS_TO_NEXT, {}),
     "settle misses": (READ_MISSED, {"ids": CLAIM["ids"], "worker_id": "w"}),
     "find a cleanup": (LOCK_ONE_DUE, {"kinds": ["probe.write"]}),
-    "redrive": (REDRIVE_JOB, {"job_id": ID}),
+    "redrive": (REDRIVE_JOB, {"job_id": ID, "approver": None, "approval_id": None}),
     "look for a twin": (READ_REDRIVABLE, {"job_id": ID}),
+    "look at watched jobs": (WATCHED_JOBS, {"ids": [uuid4() for _ in range(500)]}),
+    "explain a job": (EXPLAIN_JOB, {"job_id": ID, **Scope(company="ACME").binds()}),
 }
 # Which index the sweepers must go by; the others go by primary keys.
 BY_INDEX = {
@@ -229,6 +237,6 @@ async def test_the_list_of_a_small_brand_reads_its_jobs_only(
         await conn.execute(text("ANALYZE chot.jobs"))
     async with owner_engine.begin() as conn:
         before = await conn.scalar(ROWS_READ)
-        page = await list_jobs(conn, {}, limit=50, scope=Scope(company="ACME", brands=brands))
+        page = await list_jobs(conn, limit=50, scope=Scope(company="ACME", brands=brands))
         assert (len(page.rows), page.next_before) == (10 * len(brands), None)
         assert await conn.scalar(ROWS_READ) - before < 10 * len(brands) * 10

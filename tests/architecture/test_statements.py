@@ -26,7 +26,7 @@ MAY_ASK_THE_STATEMENTS_TIME = {"shared/outbox.py", "shared/publishing.py"}
 DIALECT = make_url("postgresql+asyncpg://").get_dialect()()
 # Statements that are put together where they run; their parts are constants of the module.
 COMPOSED = {
-    ("shared/jobs/read.py", "list_jobs"),
+    ("shared/jobs/listing.py", "list_jobs"),
     ("worker/records/cost_results.py", "take_back"),
 }
 

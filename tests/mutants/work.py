@@ -4,6 +4,7 @@ from tests.mutants.mutant import mutant
 
 STATES, OUTCOME, OUTBOX = "shared/jobs/states.py", "worker/outcome.py", "shared/outbox.py"
 JOBS, ENQUEUE = "alembic/versions/0003_jobs.py", "alembic/versions/0009_enqueue.py"
+BULK = "alembic/versions/0086_enqueue_each.py"
 
 MUTANTS = (
     # Exits
@@ -99,7 +100,11 @@ MUTANTS = (
     ),
     mutant(
         "a batch of submits keeps its caller's order",
-        (ENQUEUE, "ORDER BY print, n", "ORDER BY n"),
+        (
+            BULK,
+            "ORDER BY a.work\n            ON CONFLICT",
+            "ORDER BY a.n\n            ON CONFLICT",
+        ),
         "protocol/test_duplicates.py::test_batches_in_opposite_orders_do_not_deadlock[probe.write]",
     ),
     mutant(

@@ -151,7 +151,8 @@ async def test_a_twin_that_ends_between_insert_and_look_is_replaced(
 
 
 def _end_of(held: HeldLease) -> Any:
-    nothing = dict.fromkeys(("result", "error", "done", "total", "unit", "message"))
+    told = ("done", "total", "unit", "message", "reached", "rate", "age")
+    nothing = dict.fromkeys(("result", "error", *told))
     lease = held.lease
     owner = {"job_id": lease.job_id, "fence": lease.fence, "token": lease.token}
     return COMPLETE_JOB, owner | nothing | {"checkpoint_no": held.checkpoint_no}

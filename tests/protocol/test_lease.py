@@ -30,6 +30,7 @@ from tests.services import Database
 from worker.claim import claim_jobs
 from worker.fence import fenced_transaction
 from worker.lease import HeldLease, Progress, hold_fence, read_owners, renew_leases
+from worker.pace import Pace
 
 LEFT = (
     "SELECT extract(epoch FROM lease_expires_at - clock_timestamp()) FROM chot.jobs WHERE id = :i"
@@ -188,6 +189,7 @@ async def test_renewals_stay_on_their_page(probes: AsyncEngine, database: Databa
         for beat in range(20):
             for each in held:
                 each.progress = Progress(done=beat, total=20, unit="x", message=f"beat {beat}")
+                each.pace = Pace(((0.0, 0), (float(beat), beat)))
             assert len(await renew_leases(conn, held, 30)) == 100
         await conn.execute(text("SELECT pg_stat_force_next_flush()"))
         after = (await conn.execute(text(UPDATES))).one()

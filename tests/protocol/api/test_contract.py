@@ -68,6 +68,7 @@ async def test_the_description_may_be_open_to_a_browser(settings: ApiSettings) -
     for path, operations in described["paths"].items():
         for method in operations:
             assert f"<code>{method.upper()} {path}</code>" in page.text
+    assert page.text.count("<h3>Example of a 20") >= len(described["paths"])
     assert "<script" not in page.text
     assert "src=" not in page.text
     assert "http://" not in page.text
@@ -78,7 +79,16 @@ def test_a_page_of_hostile_texts_stays_a_page() -> None:
     hostile = "<script>alert(1)</script>\"'"
     described = {
         "info": {"title": hostile, "description": hostile},
-        "paths": {f"/{hostile}": {"get": {"description": hostile, "responses": {}}}},
+        "paths": {
+            f"/{hostile}": {
+                "get": {
+                    "description": hostile,
+                    "responses": {
+                        "200": {"description": hostile, "content": {"a/b": {"example": [hostile]}}}
+                    },
+                }
+            }
+        },
         "components": {"schemas": {hostile: {"type": hostile}}},
     }
     assert "<script" not in render_page(described)
@@ -135,6 +145,11 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
         "/v1/workers",
         "/healthz",
         "/readyz",
+        "/v1/approvals",
+        "/v1/audit",
+        "/v1/jobs:batch",
+        "/v1/jobs/{job_id}/events",
+        "/v1/jobs/{job_id}/why",
     }
     submit = paths["/v1/jobs"]["post"]
     assert {"200", "202"} <= set(submit["responses"])
@@ -157,10 +172,11 @@ async def test_the_description_tells_how_errors_look(client: httpx.AsyncClient) 
             assert {"401", "422", "500", "503"} <= set(operation["responses"])
             for status, answer in operation["responses"].items():
                 if int(status) >= 400:
-                    (content,) = answer["content"].items()
-                    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
-                    assert content == ("application/problem+json", schema)
+                    ((media, content),) = answer["content"].items()
+                    assert media == "application/problem+json"
+                    assert content["schema"] == {"$ref": "#/components/schemas/Problem"}
                     told |= {(slug, int(status)) for slug in SLUG.findall(answer["description"])}
+                    assert content["examples"].keys() == set(SLUG.findall(answer["description"]))
     table = {(slug, status) for slug, (status, _) in PROBLEMS.items()}
     assert told == {each for each in table if each[0] not in ROUTELESS}
     example = described["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["application/json"]

@@ -2,7 +2,6 @@
 
 import asyncio
 from time import perf_counter
-from typing import Any
 
 import httpx
 import pytest
@@ -56,35 +55,6 @@ async def test_without_a_database_the_api_lives_and_says_so(
         await until_ready(client)
         again = await post(client, body, key="k")
         assert again.content == accepted.content
-
-
-@pytest.mark.scenario("F41", "F44")
-@pytest.mark.parametrize(("lost", "replayed"), [("answer", True), ("request", False)])
-async def test_a_commit_in_doubt_is_settled_by_the_retry(
-    settings: ApiSettings,
-    database: Database,
-    engine: AsyncEngine,
-    lost: Any,
-    *,
-    replayed: bool,
-) -> None:
-    """C24: whichever way it went, the same key then tells the truth, and there is one job."""
-    async with (
-        wire_to(database.app_url) as wire,
-        serving(through(settings, wire.url)) as client,
-    ):
-        body = note()
-        wire.lose = lost
-        problem_of(await post(client, body, key="k"), 503, "database-unavailable")
-
-        async def settled() -> httpx.Response | None:
-            answer = await post(client, body, key="k")
-            return answer if answer.status_code < 400 else None
-
-        answer = await eventually(settled)
-        assert answer.status_code == 202
-        assert ("idempotency-replayed" in answer.headers) is replayed
-        assert await scalar(engine, COUNT_JOBS) == 1
 
 
 async def test_a_schema_that_is_missing_is_named(

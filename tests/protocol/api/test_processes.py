@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
@@ -63,67 +62,6 @@ def launch(environment: dict[str, str], tmp_path: Path) -> Iterator[Launch]:
             child.stop()
 
 
-@pytest.fixture
-async def two_clients(launch: Launch) -> AsyncIterator[list[httpx.AsyncClient]]:
-    """A client each for two api processes on one database."""
-    ports = [launch()[1], launch()[1]]
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(
-                httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)
-            )
-            for port in ports
-        ]
-
-
-@pytest.mark.scenario("F39")
-async def test_fifty_identical_requests_make_one_job(
-    two_clients: list[httpx.AsyncClient], engine: AsyncEngine
-) -> None:
-    """C18: every 2xx has the same bytes, the others come again, nothing is a 5xx."""
-    body = note()
-    sent = [post(two_clients[n % 2], body, key='"same"') for n in range(50)]
-    got = await asyncio.gather(*sent)
-    assert {answer.status_code for answer in got} <= {202, 409}
-    accepted = [answer for answer in got if answer.status_code == 202]
-    assert len({answer.content for answer in accepted}) == 1
-    assert sum("idempotency-replayed" not in answer.headers for answer in accepted) == 1
-    for answer in got:
-        if answer.status_code == 409:
-            problem_of(answer, 409, "idempotency-key-in-progress")
-            assert answer.headers["retry-after"] == "1"
-    again = [await post(client, body, key='"same"') for client in two_clients]
-    assert {answer.content for answer in again} == {accepted[0].content}
-    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
-
-
-async def test_the_same_work_under_fifty_keys_makes_one_job(
-    two_clients: list[httpx.AsyncClient], engine: AsyncEngine
-) -> None:
-    """The active fingerprint decides across processes; a duplicate is no error."""
-    body = note()
-    got = await asyncio.gather(*(post(two_clients[n % 2], body, key=f"k{n}") for n in range(50)))
-    assert sorted({answer.status_code for answer in got}) == [200, 202]
-    assert len({answer.json()["id"] for answer in got}) == 1
-    assert sum(answer.json()["created"] for answer in got) == 1
-    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
-
-
-async def test_one_key_with_two_bodies_makes_one_job(
-    two_clients: list[httpx.AsyncClient], engine: AsyncEngine
-) -> None:
-    """C19: one is accepted, the other is 422, at once or after its 409."""
-    bodies = [note(), note()]
-    got = await asyncio.gather(
-        *(post(client, body, key="k") for client, body in zip(two_clients, bodies, strict=True))
-    )
-    assert [answer.status_code for answer in got].count(202) == 1
-    loser = next(n for n, answer in enumerate(got) if answer.status_code != 202)
-    again = await post(two_clients[loser], bodies[loser], key="k")
-    problem_of(again, 422, "idempotency-key-reused")
-    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
-
-
 async def test_sigterm_ends_a_waiting_poll_and_exits_zero(launch: Launch) -> None:
     """In-flight requests get their answers, the log has a line for each, the exit code is 0."""
     child, port = launch(CHOT_TOKEN=TOKEN, CHOT_API_OPEN="false")
@@ -177,6 +115,39 @@ async def test_a_client_that_still_sends_sees_why_it_was_refused(launch: Launch)
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 413 ")
     writer.close()
+
+
+async def test_a_forwarded_address_counts_where_the_peer_is_a_proxy_of_ours(
+    launch: Launch, engine: AsyncEngine
+) -> None:
+    """The server itself must not take it from whoever asks over loopback."""
+    forged = {"X-Forwarded-For": "203.0.113.9"}
+    sources = []
+    for changed in ({}, {"CHOT_TRUSTED_PROXIES": "127.0.0.0/8"}):
+        _, port = launch(**changed)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            job_id = (await post(client, note(), headers=forged)).json()["id"]
+        read = "SELECT host(source) FROM chot.audit WHERE job_id = CAST(:id AS uuid)"
+        sources.append(await scalar(engine, read, id=job_id))
+    assert sources == ["127.0.0.1", "203.0.113.9"]
+
+
+async def test_two_processes_stop_a_script_that_loops(launch: Launch, engine: AsyncEngine) -> None:
+    """Each knows late what the other lets in; then neither lets in one more."""
+    most = 50
+    ports = [launch(CHOT_MAX_PENDING=str(most))[1] for _ in range(2)]
+
+    async def loop(port: int, times: int) -> list[int]:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            return [(await post(client, note())).status_code for _ in range(times)]
+
+    first = await asyncio.gather(*(loop(port, 2 * most) for port in ports))
+    assert all(set(statuses) == {202, 429} for statuses in first)
+    later = await asyncio.gather(*(loop(port, 10) for port in ports))
+    assert {status for statuses in later for status in statuses} == {429}
+    pending = await scalar(engine, "SELECT count(*) FROM chot.jobs WHERE state = 'pending'")
+    assert pending == sum(statuses.count(202) for statuses in first)
+    assert most <= pending < 2 * most
 
 
 async def test_an_upgrade_is_a_request_like_any_other(launch: Launch) -> None:

@@ -1,5 +1,6 @@
 """Small pure parts of the api: keys, digests, cursors, instants, values in errors."""
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 
 from api.bodies import parse_instant, show_instant
 from api.cursors import read_cursor, read_job_cursor, write_cursor
-from api.idempotency import Asked, MalformedKey, parse_key, request_digest
+from api.idempotency import DIGEST_VERSION, DIGESTS, Asked, ask
+from api.idempotency_key import PATTERN, MalformedKey, parse_key
 from api.problems import PROBLEMS, RETRY_AFTER_SECONDS, ProblemRaised, shortened
 from api.routes.dead_letters import shown_body
 from api.settings import is_loopback
@@ -33,6 +35,8 @@ from shared.json_text import to_json
 def test_a_key_is_what_stands_between_the_quotes(line: str, key: str) -> None:
     """Quoted or bare, parameters say nothing."""
     assert parse_key([line]) == key
+    advertised = re.fullmatch(PATTERN, line.strip())
+    assert bool(advertised) is ('"; ' not in line and '";' not in line)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +47,20 @@ def test_anything_else_is_no_key(lines: list[str]) -> None:
     """Refused, never cut or guessed."""
     with pytest.raises(MalformedKey):
         parse_key(lines)
+    assert len(lines) > 1 or not re.fullmatch(PATTERN, lines[0])
     assert parse_key([]) is None
+
+
+def digest_of(method: str, route: str, body: Any) -> bytes:
+    """As it is stored today."""
+    return ask("me", "k", method=method, route=route, body=body).digests[DIGEST_VERSION]
 
 
 def test_the_digest_knows_values_not_form() -> None:
     """Order is no difference; a number's form, a null, a route and a method are."""
     same = {"a": 1, "b": [Decimal("1.10"), "é"]}
-    digest = request_digest("POST", "/v1/jobs", same)
-    assert request_digest("POST", "/v1/jobs", dict(reversed(same.items()))) == digest
+    digest = digest_of("POST", "/v1/jobs", same)
+    assert digest_of("POST", "/v1/jobs", dict(reversed(same.items()))) == digest
     others: list[dict[str, Any]] = [
         {"a": 1, "b": [Decimal("1.1"), "é"]},
         {"a": Decimal("1.0"), "b": [Decimal("1.10"), "é"]},
@@ -59,8 +69,8 @@ def test_the_digest_knows_values_not_form() -> None:
         {"a": "1", "b": [Decimal("1.10"), "é"]},
         {"a": True, "b": [Decimal("1.10"), "é"]},
     ]
-    digests = {request_digest("POST", "/v1/jobs", other) for other in others}
-    digests |= {request_digest("PUT", "/v1/jobs", same), request_digest("POST", "/v1", same)}
+    digests = {digest_of("POST", "/v1/jobs", other) for other in others}
+    digests |= {digest_of("PUT", "/v1/jobs", same), digest_of("POST", "/v1", same)}
     assert len(digests) == len(others) + 2
     assert digest not in digests
 
@@ -68,14 +78,21 @@ def test_the_digest_knows_values_not_form() -> None:
 def test_the_digest_of_version_1_never_changes() -> None:
     """Keys stored yesterday are compared with requests of tomorrow."""
     body = {"kind": "x", "payload": {"n": Decimal("1.10"), "b": [True, None, "ố"]}, "a": 1}
-    digest = request_digest("POST", "/v1/jobs", body).hex()
+    digest = digest_of("POST", "/v1/jobs", body).hex()
     assert digest == "a1a89831a2f40b11579be32feaea699d6e9d6a0e24f57bbfe9fb8a6a52504997"
+
+
+def test_every_version_that_a_row_may_have_is_told() -> None:
+    """A row is compared in its own version, and what is written is one of those."""
+    asked = ask("me", "k", method="POST", route="/v1/jobs", body=[1])
+    assert asked.digests.keys() == DIGESTS.keys()
+    assert DIGEST_VERSION in asked.digests
 
 
 def test_each_principal_and_key_has_a_lock_of_its_own() -> None:
     """The two are told apart wherever one ends and the other begins."""
     locks = {
-        Asked(principal=principal, key=key, digest=b"").lock
+        Asked(principal=principal, key=key, digests={}).lock
         for principal, key in (("a", "bc"), ("ab", "c"), ("a", "b"), ("b", "bc"))
     }
     assert len(locks) == 4

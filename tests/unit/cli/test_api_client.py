@@ -113,12 +113,12 @@ def test_an_id_stays_one_segment_of_the_path(peer: Peer) -> None:
 def test_list_follows_the_cursor_until_its_limit(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    peer.say(200, {"jobs": [job()] * 100, "next_cursor": "c1"})
+    peer.say(200, {"jobs": [job()] * 200, "next_cursor": "c1"})
     peer.say(200, {"jobs": [job()] * 20, "next_cursor": "c2"})
-    assert run(["list", "--state", "running", "--limit", "120", "--json"]) == 0
+    assert run(["list", "--state", "running", "--limit", "220", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (len(told["jobs"]), told["more"]) == (120, True)
+    assert (len(told["jobs"]), told["more"]) == (220, True)
     assert [asked.path for asked in peer.asked] == [
-        "/v1/jobs?state=running&limit=100",
+        "/v1/jobs?state=running&limit=200",
         "/v1/jobs?state=running&limit=20&cursor=c1",
     ]

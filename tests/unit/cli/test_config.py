@@ -2,7 +2,11 @@ import json
 
 import pytest
 
+from api.settings import ApiSettings
 from shared.cli import run
+from shared.cli.settings import ClientSettings
+from shared.settings import MigrateSettings
+from worker.settings import WorkerSettings
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +74,12 @@ def test_an_api_url_that_is_none_is_misconfiguration(
     monkeypatch.setenv("CHOT_API_URL", "localhost:8000")
     assert run(["list"]) == 78
     assert "CHOT_API_URL" in capsys.readouterr().err
+
+
+def test_every_setting_has_a_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the worker, which never migrates, is not told of the owner's URL."""
+    for words in ([], ["api"], ["worker"], ["client"], ["migrate"]):
+        assert run(["config", *words]) == 0
+        assert ("CHOT_MIGRATE_DATABASE_URL" in capsys.readouterr().out) == (words == ["migrate"])
+    for kind in (ApiSettings, WorkerSettings, ClientSettings, MigrateSettings):
+        assert [name for name, each in kind.model_fields.items() if not each.description] == []

@@ -9,10 +9,10 @@ from tests.unit.cli.conftest import Peer, job
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.cli.wait.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("shared.cli.wait.LEAST_SECONDS", 0.001)
 
 
-@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("dead", 1), ("cancelled", 1)])
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("dead", 1), ("cancelled", 6)])
 def test_the_exit_code_tells_how_the_job_ended(peer: Peer, state: str, code: int) -> None:
     peer.say(200, job("pending"))
     peer.say(200, job("running"))

@@ -1,0 +1,97 @@
+"""Examples for /openapi.json: of every answer that means success, and of parameters.
+
+By operation and status. A route may bring its own in its `responses`, but the framework leaves each
+null out of those. Tests hold that none is missing, that each fits its schema and has all of its
+members, and that the requests are accepted.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from api.example_bodies import (
+    ACT,
+    APPROVAL,
+    BATCH,
+    CANCELLED,
+    CURSOR,
+    DEAD_ID,
+    DEAD_JOB,
+    DEAD_MESSAGE,
+    DEAD_URL,
+    JOB,
+    JOB_ID,
+    JOINED,
+    METRICS,
+    PRINCIPAL,
+    QUEUE,
+    SUBMITTED,
+    SUMMARY,
+    WHY,
+    WORKER,
+)
+
+ANSWERS: Mapping[str, Mapping[str, Any]] = {
+    "POST /v1/jobs": {"202": SUBMITTED, "200": JOINED},
+    "POST /v1/jobs:batch": {"200": BATCH},
+    "GET /v1/jobs": {"200": {"jobs": [SUMMARY], "next_cursor": CURSOR}},
+    "GET /v1/jobs/{job_id}": {"200": JOB},
+    "GET /v1/jobs/{job_id}/why": {"200": WHY},
+    "POST /v1/jobs/{job_id}/cancel": {"200": CANCELLED},
+    "POST /v1/jobs/{job_id}/redrive": {
+        "202": {"id": DEAD_ID, "state": "pending", "status_url": DEAD_URL}
+    },
+    "GET /v1/dead-letters": {
+        "200": {"jobs": [DEAD_JOB], "messages": [DEAD_MESSAGE], "next_cursor": None}
+    },
+    "POST /v1/dead-letters/redrive": {
+        "200": {
+            "redriven": [{"id": DEAD_ID, "status_url": DEAD_URL}],
+            "refused": [],
+            "next_cursor": None,
+        }
+    },
+    "GET /v1/queues": {"200": {"queues": [QUEUE]}},
+    "POST /v1/queues/{queue}/pause": {"200": {"name": "default", "paused": True, "staged": 0}},
+    "POST /v1/queues/{queue}/resume": {"200": {"name": "default", "paused": False, "staged": 2}},
+    "GET /v1/workers": {"200": {"workers": [WORKER]}},
+    "POST /v1/approvals": {"201": APPROVAL},
+    "GET /v1/audit": {"200": {"acts": [ACT], "next_cursor": None}},
+    "GET /metrics": {"200": METRICS},
+    "GET /healthz": {"200": {"status": "ok"}},
+    "GET /readyz": {
+        "200": {"status": "ready", "database": "ok", "relay": "publishing"},
+        "503": {
+            "status": "not ready",
+            "database": "the database cannot be reached: ConnectionRefusedError",
+            "relay": "failing",
+        },
+    },
+}
+PARAMETERS: Mapping[str, Any] = {
+    "job_id": JOB_ID,
+    "queue": "default",
+    "state": "running",
+    "kind": "costing.run",
+    "company": "SAMPLE",
+    "brand": "LUA",
+    "principal": PRINCIPAL,
+    "action": "job.redrive",
+    "from": "2026-02-01T00:00:00+07:00",
+    "to": "2026-02-02T00:00:00+07:00",
+    "limit": 50,
+    "wait": 20,
+}
+
+
+def add_examples(document: dict[str, Any]) -> None:
+    """Put them where the document has none of its own yet."""
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            for each in operation.get("parameters", ()):
+                if each["name"] in PARAMETERS and not each.keys() & {"example", "examples"}:
+                    each["example"] = PARAMETERS[each["name"]]
+            answers = ANSWERS.get(f"{method.upper()} {path}", {})
+            for status, example in answers.items():
+                for content in operation["responses"].get(status, {}).get("content", {}).values():
+                    if not content.keys() & {"example", "examples"}:
+                        content["example"] = example

@@ -1,0 +1,174 @@
+"""Why a job is not running, or not done: one sentence, and the facts that it is made of."""
+
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field
+
+from api.actions import job_not_found, outdated
+from api.bodies import ProgressView, progress_view, show_instant
+from api.dependencies import Facts, Ready, Who
+from api.description import problems
+from api.problems import ProblemRaised
+from api.resources import Resources
+from api.responses import json_response
+from api.routes.queues import end_of_id
+from shared.jobs.pace import Row
+from shared.jobs.reasons import Reason, explain
+from shared.jobs.why import explain_job
+from shared.json_text import portable
+from shared.types import JobState
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+
+class Workers(BaseModel):
+    """The live workers of the job's queue; slots are of those that could take the job."""
+
+    live: int
+    know_kind: int
+    know_version: int
+    working: int = Field(description="know the version, and take jobs")
+    slots: int
+    free_slots: int = Field(description="as told by their last heartbeats")
+
+
+class Turn(BaseModel):
+    """Where the job stands in the order of publishing (docs/fairness.md)."""
+
+    message: str = Field(description="staged, sent, or refused by SQS for good")
+    window_size: int
+    window_used: int
+    ahead: int = Field(description="messages of its kind, brand and priority; 1000 is 'or more'")
+    ahead_higher: int | None = Field(description="of higher priority; for a key of all companies")
+
+
+class Owner(BaseModel):
+    """Who runs it."""
+
+    worker_id: str
+    attempt: int
+    since: str | None
+    lease_expires_at: str
+    progress: ProgressView | None
+
+
+class Redrive(BaseModel):
+    """What a redrive of a dead job would meet now: the problem's type, or nothing."""
+
+    refused: str | None
+    twin: str | None
+
+
+class WhyView(BaseModel):
+    """Why the job is not running, or not done, as of one moment.
+
+    `sentence` is for people and may change; programs go by `reason`. What does not belong to the
+    state is null.
+    """
+
+    id: str
+    kind: str
+    queue: str
+    state: JobState
+    reason: Reason
+    sentence: str
+    as_of: str
+    attempt: int
+    max_attempts: int
+    available_at: str
+    error: dict[str, Any] | None = Field(description="of a dead job, or of the attempt to repeat")
+    cleanup_pending: bool
+    queue_paused: bool | None
+    workers: Workers | None
+    turn: Turn | None
+    running_of_kind: int | None = Field(description="where its kind has a maximum that is reached")
+    max_running: int | None
+    owner: Owner | None
+    redrive: Redrive | None
+
+
+@router.get(
+    "/{job_id}/why",
+    response_class=Response,
+    responses=problems("job-not-found")
+    | {200: {"model": WhyView, "description": "The reason, as of one moment."}},
+)
+async def why(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Response:
+    """Say why a job is not running, or not done: the first thing that keeps it, and all facts."""
+    facts.job_id = str(job_id)
+    async with resources.reading() as conn:
+        row = await explain_job(conn, job_id, who.scope)
+    if row is None:
+        raise ProblemRaised(job_not_found(job_id))
+    told = row if who.scope.is_everything else dict(row) | _places(row)
+    answer = json_response(why_view(told, redrive_refused(resources, row)))
+    answer.headers["Cache-Control"] = "no-store"  # it is of this moment alone
+    return answer
+
+
+def _places(row: Row) -> dict[str, Any]:
+    """Workers as accounts that do not see all companies may know them: without where they are."""
+    names = ("worker_id", "alone_worker")
+    return {name: end_of_id(row[name]) for name in names if row.get(name)}
+
+
+def redrive_refused(resources: Resources, row: Row) -> str | None:
+    """The problem that a redrive would meet now, in the order in which it looks for them."""
+    if row["state"] != JobState.DEAD:
+        return None
+    if outdated(resources, row) is not None:
+        return "payload-outdated"
+    if row["twin"] is not None:
+        return "twin-active"
+    return "cleanup-pending" if row["cleanup_due"] else None
+
+
+def why_view(row: Row, refused: str | None) -> dict[str, Any]:
+    """What WhyView describes, of a row of explain_job()."""
+    said = explain(row, redrive_refused=refused)
+    pending, dead = row["state"] == JobState.PENDING, row["state"] == JobState.DEAD
+    at_maximum = said.reason == Reason.KIND_MAXIMUM
+    return {
+        "id": str(row["id"]),
+        "kind": row["kind"],
+        "queue": row["queue"],
+        "state": row["state"],
+        "reason": said.reason,
+        "sentence": said.sentence,
+        "as_of": show_instant(row["read_at"]),
+        "attempt": row["attempt"],
+        "max_attempts": row["max_attempts"],
+        "available_at": show_instant(row["available_at"]),
+        "error": portable(row["error"]) if pending or dead else None,
+        "cleanup_pending": row["cleanup_due"],
+        "queue_paused": not row["unpaused"] if pending else None,
+        "workers": {name: row[name] for name in Workers.model_fields} if pending else None,
+        "turn": _turn(row) if pending else None,
+        "running_of_kind": row["places_taken"] if at_maximum else None,
+        "max_running": row["max_running"] if at_maximum else None,
+        "owner": _owner(row) if row["state"] == JobState.RUNNING else None,
+        "redrive": {"refused": refused, "twin": row["twin"] and str(row["twin"])} if dead else None,
+    }
+
+
+def _turn(row: Row) -> dict[str, Any]:
+    waits = "refused" if row["refused"] else "staged"
+    return {
+        "message": waits if row["staged"] else "sent",
+        "window_size": row["window_size"],
+        "window_used": row["window_used"],
+        "ahead": row["ahead"],
+        "ahead_higher": row["higher"],
+    }
+
+
+def _owner(row: Row) -> dict[str, Any]:
+    return {
+        "worker_id": row["worker_id"],
+        "attempt": row["attempt"],
+        "since": show_instant(row["attempt_started_at"]),
+        "lease_expires_at": show_instant(row["lease_expires_at"]),
+        "progress": progress_view(row),
+    }

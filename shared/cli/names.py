@@ -1,0 +1,55 @@
+"""Names that the shell completes: kinds and queues, of this machine and of the api."""
+
+import os
+from contextlib import suppress
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from shared.cli.exits import Failure
+from shared.cli.http import Api
+from shared.errors import ConfigRefused
+
+SECONDS = 1.0  # whoever has pressed a key waits no longer for the api
+
+
+class KindName(click.ParamType):  # type: ignore[type-arg] # generic in newer click only
+    """A kind of job; any text is taken, since only the api knows all kinds."""
+
+    name = "kind"
+
+    def shell_complete(
+        self, _context: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Kinds that this machine declares, and those that a worker of the api knows."""
+        known = _declared() | {name for each in _asked("workers") for name in each["kinds"]}
+        return [CompletionItem(name) for name in sorted(known) if name.startswith(incomplete)]
+
+
+class QueueName(click.ParamType):  # type: ignore[type-arg] # generic in newer click only
+    """A queue of the api."""
+
+    name = "queue"
+
+    def shell_complete(
+        self, _context: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Queues that the api lists."""
+        known = sorted(each["name"] for each in _asked("queues"))
+        return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+
+
+def _declared() -> set[str]:
+    from shared.kinds.registry import load_kinds  # noqa: PLC0415 - for a completion only
+
+    with suppress(ConfigRefused):
+        return set(load_kinds(os.environ.get("CHOT_KIND_MODULES", "")))
+    return set()
+
+
+def _asked(what: str) -> list[dict[str, Any]]:
+    with suppress(Failure), Api(retry_for=0, timeout=SECONDS) as api:
+        found: list[dict[str, Any]] = api.get(f"/v1/{what}").body[what]
+        return found
+    return []

@@ -1,0 +1,99 @@
+"""`chot queues`, `workers`, `pause`, `resume`: how much waits, and who works on it."""
+
+from datetime import timedelta
+from typing import Any
+
+import click
+from rich.text import Text
+
+from shared.cli import show
+from shared.cli.http import Api, queue_path
+from shared.cli.names import QueueName
+from shared.cli.options import calls_api, print_json
+
+MOST_COUNTED = 10_000
+
+
+@click.command()
+@calls_api
+def queues(*, as_json: bool, retry_for: float) -> None:
+    """Show each queue: how much waits and for how long, what runs, what has died."""
+    with Api(retry_for) as api:
+        found = api.get("/v1/queues").body
+    if as_json:
+        print_json(found)
+        return
+    rows = [_queue_row(each) for each in found["queues"]]
+    columns = ("queue", "state", "pending#", "due#", "oldest due#", "running#", "dead#")
+    show.console().print(show.table("", columns, rows))
+
+
+def _queue_row(queue: dict[str, Any]) -> tuple[Any, ...]:
+    paused, waits = queue["paused"], queue["oldest_due_seconds"]
+    return (
+        queue["name"],
+        Text("paused", style="yellow") if paused else "open",
+        _counted(queue["pending"]),
+        _counted(queue["due"]),
+        "" if waits is None else show.duration(timedelta(seconds=waits)),
+        queue["running"],
+        Text(str(queue["dead"]), style="red" if queue["dead"] else ""),
+    )
+
+
+def _counted(number: int) -> str:
+    return f"{number:,}{'+' if number >= MOST_COUNTED else ''}"
+
+
+@click.command()
+@calls_api
+def workers(*, as_json: bool, retry_for: float) -> None:
+    """Show each worker: where it is, its slots, and which jobs it runs."""
+    with Api(retry_for) as api:
+        found = api.get("/v1/workers").body
+    if as_json:
+        print_json(found)
+        return
+    rows = [_worker_row(each) for each in found["workers"]]
+    columns = ("worker", "state", "queues (free/slots)", "seen", "runs")
+    console = show.console()
+    console.print(show.table("", columns, rows) if rows else "no workers have registered")
+
+
+def _worker_row(worker: dict[str, Any]) -> tuple[Any, ...]:
+    live = worker["live"]
+    slots = (f"{q['queue']} {q['free_slots']}/{q['slots']}" for q in worker["queues"])
+    runs = (f"{job['kind']} {job['job_id']}" for job in worker["running"])
+    return (
+        worker["worker_id"],
+        Text(worker["state"] if live else "gone", style="green" if live else "red"),
+        ", ".join(slots),
+        show.moment(worker["seen_at"]),
+        "\n".join(runs),
+    )
+
+
+@click.command()
+@click.argument("queue", type=QueueName())
+@calls_api
+def pause(queue: str, *, as_json: bool, retry_for: float) -> None:
+    """Stop claims of a queue's jobs; those that run go on. May be repeated."""
+    with Api(retry_for) as api:
+        answer = api.post(queue_path(queue, "pause")).body
+    if as_json:
+        print_json(answer)
+        return
+    click.echo(f"queue {queue} is paused; `chot resume {queue}` lets its jobs be claimed again")
+
+
+@click.command()
+@click.argument("queue", type=QueueName())
+@calls_api
+def resume(queue: str, *, as_json: bool, retry_for: float) -> None:
+    """Let a queue's jobs be claimed again. May be repeated."""
+    with Api(retry_for) as api:
+        answer = api.post(queue_path(queue, "resume")).body
+    if as_json:
+        print_json(answer)
+        return
+    click.echo(f"queue {queue} is open; {answer['staged']} messages were staged for due jobs")

@@ -1,0 +1,146 @@
+"""`chot submit-batch`: a file of jobs, each submitted once, however often it is asked for."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn, TextIO
+
+import click
+
+from shared.cli import show
+from shared.cli.exits import Exit, Failure
+from shared.cli.http import Answer, Api
+from shared.cli.options import calls_api, print_json
+from shared.client.wanted import batch_bodies
+
+MOST_SHOWN = 50
+KEY_LETTERS = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What became of one line of the file; `number` counts from 1."""
+
+    number: int
+    outcome: str
+    body: dict[str, Any]
+
+
+@click.command("submit-batch")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@click.option(
+    "--again",
+    metavar="WORD",
+    default="",
+    help="Submit the same lines anew: they go out under other keys, made of this word.",
+)
+@click.option(
+    "--refused-to",
+    type=click.File("w", encoding="utf-8"),
+    metavar="FILE",
+    help="Write the refused lines there, to be corrected and submitted as a file of their own.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show every line, not only the first 50.")
+@calls_api
+@click.pass_context
+def submit_batch(
+    context: click.Context,
+    file: TextIO,
+    *,
+    again: str,
+    refused_to: TextIO | None,
+    everything: bool,
+    as_json: bool,
+    retry_for: float,
+) -> None:
+    """Submit the jobs of FILE (- is stdin), one JSON object a line.
+
+    Each line is the body of a submit: {"kind": …, "company": …, "payload": {…}}. A thousand at a
+    time are one request, whose Idempotency-Key is made of its content: the same command again
+    finds what the first one did, and submits only what is missing. A corrected file is another
+    one: all of it is submitted anew. Exit code 4: the lines that it shows were refused, all
+    others were submitted.
+    """
+    jobs = list(_read(file))
+    with Api(retry_for) as api:
+        bodies = batch_bodies(text for _, text in jobs)
+        answers = [_send(api, body, again) for body in bodies]
+    items = [item for each in answers for item in each.body["jobs"]]
+    lines = [
+        Line(number=number, outcome=item["outcome"], body=item.get("job") or item["error"])
+        for (number, _), item in zip(jobs, items, strict=True)
+    ]
+    counts = Counter(each.outcome for each in lines)
+    if refused_to is not None:
+        refused = {each.number for each in lines if each.outcome == "error"}
+        refused_to.writelines(f"{text}\n" for number, text in jobs if number in refused)
+    if as_json:
+        told = [{"line": each.number, "outcome": each.outcome, **each.body} for each in lines]
+        print_json({"outcomes": counts, "jobs": told})
+    else:
+        _show(lines, counts, most=None if everything else MOST_SHOWN)
+    context.exit(Exit.REFUSED if counts["error"] else Exit.OK)
+
+
+def _read(file: TextIO) -> Iterator[tuple[int, str]]:
+    """Lines that are not empty, with their numbers, each sent as it was written.
+
+    Nothing is sent before all have been read: a file with a slip in it changes nothing.
+    """
+    for number, line in enumerate(file, 1):
+        text = line.strip()
+        if not text:
+            continue
+        try:
+            parsed = json.loads(text, parse_constant=_refuse_constant)
+        except ValueError as error:
+            raise click.UsageError(f"line {number} is not JSON: {error}") from None
+        if not isinstance(parsed, dict):
+            raise click.UsageError(f"line {number} must be a JSON object: {{…}}")
+        yield number, text
+
+
+def _refuse_constant(said: str) -> NoReturn:
+    raise ValueError(f"{said} is no number of JSON")
+
+
+def _send(api: Api, body: str, again: str) -> Answer:
+    digest = hashlib.sha256(f"{again}\n{body}".encode()).hexdigest()[:KEY_LETTERS]
+    try:
+        return api.post("/v1/jobs:batch", body, {"Idempotency-Key": f"batch-{digest}"})
+    except Failure as failure:
+        if failure.code != Exit.UNAVAILABLE:
+            raise
+        raise Failure(
+            f"{failure.message}\nWhether the last thousand was accepted is not known. The same "
+            "command again submits what is missing, and nothing twice.",
+            code=failure.code,
+            problem=failure.problem,
+        ) from None
+
+
+def _show(lines: list[Line], counts: Counter[str], *, most: int | None) -> None:
+    """Refused lines first: they are what somebody has to see to."""
+    ordered = sorted(lines, key=lambda each: (each.outcome != "error", each.number))
+    rows = [_row(each) for each in ordered[:most]]
+    console = show.console()
+    if rows:
+        console.print(show.table("", ("line#", "outcome", "job", "state", "why"), rows))
+    if most is not None and len(lines) > most:
+        click.echo(f"{len(lines) - most:,} more lines; --all shows them", err=True)
+    told = [f"{counts[name]:,} {said}" for name, said in OUTCOMES.items() if counts[name]]
+    click.echo(", ".join(told) or "no jobs in this file", err=True)
+
+
+OUTCOMES = {"created": "created", "duplicate": "duplicates of active work", "error": "refused"}
+
+
+def _row(line: Line) -> tuple[Any, ...]:
+    if line.outcome == "error":
+        fields = [f"{each['field']}: {each['rule']}" for each in line.body.get("errors") or ()]
+        why = "; ".join(fields) or line.body.get("detail")
+        return (line.number, "refused", "", "", why)
+    said = line.body.get("duplicate") or line.outcome
+    return (line.number, said, line.body["id"], show.state(line.body["state"]), "")

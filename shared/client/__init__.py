@@ -1,0 +1,20 @@
+"""A typed client of the HTTP interface: `async with ChotClient(url, token) as chot: …`."""
+
+from shared.client.client import ChotClient
+from shared.client.errors import ApiError, ChotError, StillActive, Unreachable
+from shared.client.results import BatchItem, Event, Job, Progress, Submitted
+from shared.client.wanted import JobRequest
+
+__all__ = [
+    "ApiError",
+    "BatchItem",
+    "ChotClient",
+    "ChotError",
+    "Event",
+    "Job",
+    "JobRequest",
+    "Progress",
+    "StillActive",
+    "Submitted",
+    "Unreachable",
+]

@@ -1,0 +1,78 @@
+"""What a client asks for, as the api reads it."""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+MOST_IN_BATCH = 1000
+# Below what an api takes by default (CHOT_BATCH_BODY_BYTES), with room for one more large job.
+BATCH_BYTES = 6 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """One job to submit. A Decimal of the payload goes out with every digit it has.
+
+    `run_at` needs an offset.
+    """
+
+    kind: str
+    company: str
+    payload: Mapping[str, Any]
+    brand: str | None = None
+    run_at: datetime | None = None
+    priority: int | None = None
+    max_attempts: int | None = None
+
+    def body(self) -> dict[str, Any]:
+        """The members of a POST; what was not given is left out."""
+        given = {
+            "kind": self.kind,
+            "company": self.company,
+            "brand": self.brand,
+            "payload": dict(self.payload),
+            "run_at": None if self.run_at is None else instant_text(self.run_at),
+            "priority": self.priority,
+            "max_attempts": self.max_attempts,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def instant_text(instant: datetime) -> str:
+    """RFC 3339; ValueError for an instant without an offset: nobody could say when it is."""
+    if instant.tzinfo is None:
+        raise ValueError(f"{instant.isoformat()} has no offset")
+    return instant.isoformat()
+
+
+def batch_bodies(jobs: Iterable[str]) -> Iterator[str]:
+    """Bodies for POST /v1/jobs:batch, of jobs as JSON text; the same jobs give the same bodies."""
+    chunk: list[str] = []
+    size = 0
+    for job in jobs:
+        chunk.append(job)
+        size += len(job.encode())
+        if len(chunk) == MOST_IN_BATCH or size >= BATCH_BYTES:
+            yield _batch_body(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield _batch_body(chunk)
+
+
+def _batch_body(jobs: Iterable[str]) -> str:
+    return f'{{"jobs":[{",".join(jobs)}]}}'
+
+
+def fresh_key() -> str:
+    """An Idempotency-Key that nobody else has."""
+    return str(uuid.uuid4())
+
+
+def key_header(key: str) -> str:
+    """The key as the header has it (an RFC 9651 string); ValueError for what no header can say."""
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError(f"{key!r} is no Idempotency-Key: printable ASCII only")
+    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,126 @@
+"""Reasons: of all that is known of a job, the one thing it waits for, in a plain sentence. Pure.
+
+The rules are in the order in which they keep a job from running; the first that holds is told,
+since the later ones do not matter before it is gone. Each is a test on a row of explain_job() and
+words for it: what is the case, in numbers, and what to do, if there is something to do.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shared.jobs import words
+from shared.jobs.pace import Row
+from shared.types import JobState
+
+
+class Reason(StrEnum):
+    """Why a job is not running, or not done."""
+
+    BACKOFF = "backoff"
+    HANDED_BACK = "handed-back"
+    SCHEDULED = "scheduled"
+    QUEUE_PAUSED = "queue-paused"
+    OUT_OF_ATTEMPTS = "out-of-attempts"
+    NO_WORKER = "no-worker"
+    KIND_UNKNOWN = "kind-unknown"
+    VERSION_UNKNOWN = "version-unknown"
+    WORKERS_STOPPING = "workers-stopping"
+    RUNS_ALONE = "runs-alone"
+    WORKERS_ALONE = "workers-alone"
+    KIND_MAXIMUM = "kind-maximum"
+    MESSAGE_REFUSED = "message-refused"
+    WINDOW_FULL = "window-full"
+    PUBLISHING_FAILED = "publishing-failed"
+    PUBLISHING = "publishing"
+    SLOTS_BUSY = "slots-busy"
+    DELIVERY = "delivery"
+    LEASE_EXPIRED = "lease-expired"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A reason, when it holds, and how it is said."""
+
+    reason: Reason
+    holds: Callable[[Row], bool]
+    words: Callable[[Row], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The reason, and one sentence that says it."""
+
+    reason: Reason
+    sentence: str
+
+
+def explain(row: Row, *, redrive_refused: str | None = None) -> Explanation:
+    """The first rule that holds. `redrive_refused` is the problem a dead job's redrive would meet.
+
+    Rules of a state end with one that always holds, so that there is always an answer.
+    """
+    if row["state"] == JobState.DEAD:
+        return Explanation(Reason.DEAD, words.dead(row, redrive_refused))
+    rule = next(rule for rule in RULES[row["state"]] if rule.holds(row))
+    return Explanation(rule.reason, rule.words(row))
+
+
+def _always(_: Row) -> bool:
+    return True
+
+
+RULES: Mapping[str, Sequence[Rule]] = {
+    JobState.PENDING: (
+        Rule(
+            Reason.BACKOFF, lambda r: not r["due"] and r["last_outcome"] == "failed", words.backoff
+        ),
+        Rule(
+            Reason.HANDED_BACK,
+            lambda r: not r["due"] and r["last_outcome"] == "released",
+            words.handed_back,
+        ),
+        Rule(Reason.SCHEDULED, lambda r: not r["due"], words.scheduled),
+        Rule(Reason.QUEUE_PAUSED, lambda r: not r["unpaused"], words.paused),
+        Rule(Reason.OUT_OF_ATTEMPTS, lambda r: not r["attempts_left"], words.out_of_attempts),
+        Rule(Reason.NO_WORKER, lambda r: not r["live"], words.no_worker),
+        Rule(Reason.KIND_UNKNOWN, lambda r: not r["know_kind"], words.kind_unknown),
+        Rule(Reason.VERSION_UNKNOWN, lambda r: not r["know_version"], words.version_unknown),
+        Rule(
+            Reason.WORKERS_STOPPING,
+            lambda r: not r["working"] and not r["working_alone"],
+            words.stopping,
+        ),
+        Rule(Reason.RUNS_ALONE, lambda r: bool(r["runs_alone"]), words.runs_alone),
+        Rule(Reason.WORKERS_ALONE, lambda r: not r["working"], words.workers_alone),
+        Rule(
+            Reason.KIND_MAXIMUM,
+            lambda r: r["max_running"] is not None and r["places_taken"] >= r["max_running"],
+            words.maximum,
+        ),
+        Rule(Reason.MESSAGE_REFUSED, lambda r: bool(r["refused"]), words.refused),
+        Rule(
+            Reason.WINDOW_FULL,
+            lambda r: bool(r["sendable"]) and r["window_used"] >= r["window_size"],
+            words.window_full,
+        ),
+        Rule(
+            Reason.PUBLISHING_FAILED,
+            lambda r: bool(r["staged"] and r["last_error"] and not r["sendable"]),
+            words.publishing_failed,
+        ),
+        Rule(Reason.PUBLISHING, lambda r: bool(r["staged"]), words.publishing),
+        Rule(Reason.SLOTS_BUSY, lambda r: not r["free_slots"], words.slots_busy),
+        Rule(Reason.DELIVERY, _always, words.delivery),
+    ),
+    JobState.RUNNING: (
+        Rule(Reason.LEASE_EXPIRED, lambda r: r["lease_left"] <= 0, words.expired),
+        Rule(Reason.RUNNING, _always, words.running),
+    ),
+    JobState.SUCCEEDED: (Rule(Reason.SUCCEEDED, _always, words.succeeded),),
+    JobState.CANCELLED: (Rule(Reason.CANCELLED, _always, words.cancelled),),
+}

@@ -1,0 +1,124 @@
+"""Why a job is not running, or not done: everything that decides it, by one statement.
+
+One statement has one snapshot, and this one a single look at the clock, so that what it says of
+the job, its queue, its workers and its message is of one moment. The predicates are those that
+claim, relay and reconciler go by; a count is bounded, and tells a caller with a scope nothing of
+what lies outside.
+"""
+
+import re
+from uuid import UUID
+
+from sqlalchemy import RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.access import IN_SCOPE, Scope
+from shared.jobs.read import MOMENT, READ_ARCHIVED
+from shared.jobs.redrive import ACTIVE_TWIN
+from shared.jobs.states import (
+    ATTEMPTS_LEFT_AFTER_LOSS,
+    CHARGED,
+    CLAIMABLE_PARTS,
+    KNOWS_KIND,
+    LIVE_WORKERS,
+    LOST_LEASES,
+    RUNS_ALONE_AFTER,
+    places_taken,
+)
+from shared.jobs.words import MOST_AHEAD
+from shared.publishing import HELD, OFFERED, WINDOW_SIZE
+
+_PARTS = ", ".join(f"({part}) AS {name}" for name, part in CLAIMABLE_PARTS.items())
+
+# Of the workers that live and serve the job's queue; what they offer counts where it could run.
+_CREW = f"""
+    SELECT count(*) AS live,
+           count(*) FILTER (WHERE w.kinds ->> j.kind IS NOT NULL) AS know_kind,
+           max((w.kinds ->> j.kind)::integer) AS newest_version,
+           count(*) FILTER (WHERE {KNOWS_KIND}) AS know_version,
+           count(*) FILTER (WHERE {KNOWS_KIND} AND w.state = 'working') AS working,
+           count(*) FILTER (WHERE {KNOWS_KIND} AND w.state = 'alone') AS working_alone,
+           coalesce(sum(wq.slots) FILTER (WHERE {KNOWS_KIND} AND w.state = 'working'), 0)
+               ::integer AS slots,
+           coalesce(sum(wq.free_slots) FILTER (WHERE {KNOWS_KIND} AND w.state = 'working'), 0)
+               ::integer AS free_slots
+      FROM {LIVE_WORKERS}"""
+
+# One that waits is worth more than one that was refused for good.
+_MESSAGE = """
+    SELECT o.id, o.next_send_at, o.next_send_at <= clock_timestamp() AS sendable, o.sends,
+           o.last_error, o.quarantined_at IS NOT NULL AS refused,
+           extract(epoch FROM o.next_send_at - clock_timestamp())::double precision AS sent_in
+      FROM chot.outbox o WHERE o.job_id = j.id
+     ORDER BY o.quarantined_at IS NOT NULL, o.next_send_at, o.id LIMIT 1"""
+_AHEAD = f"""
+    SELECT count(*) AS ahead FROM (
+        SELECT FROM chot.outbox o
+         WHERE o.queue = j.queue AND o.priority = j.priority AND o.kind = j.kind
+           AND coalesce(o.brand, '') = coalesce(j.brand, '') AND o.quarantined_at IS NULL
+           AND (o.next_send_at, o.id) < (m.next_send_at, m.id)
+           AND EXISTS (SELECT FROM chot.jobs c WHERE c.id = o.job_id AND c.company = j.company)
+         LIMIT {MOST_AHEAD}) AS a"""
+_HIGHER = f"""
+    SELECT CASE WHEN CAST(:scope_company AS text) IS NULL THEN count(*) END AS higher FROM (
+        SELECT FROM chot.outbox o
+         WHERE CAST(:scope_company AS text) IS NULL
+           AND o.queue = j.queue AND o.priority > j.priority AND o.quarantined_at IS NULL
+           AND o.next_send_at <= clock_timestamp()
+         LIMIT {MOST_AHEAD}) AS a"""
+
+_EXPLAINED = f"""
+    job AS MATERIALIZED (
+        SELECT j.* FROM chot.jobs j WHERE j.id = :job_id AND {IN_SCOPE}),
+    open_queues AS MATERIALIZED (
+        SELECT q.name, q.turns, offered.emptied_at, {WINDOW_SIZE} AS size
+          FROM job JOIN chot.queues q ON q.name = job.queue
+         CROSS JOIN LATERAL ({OFFERED}) AS offered
+         WHERE job.state = 'pending'),
+    held AS MATERIALIZED ({HELD})
+    SELECT j.*, {MOMENT}, {_PARTS}, {CHARGED} AS charged,
+           {ATTEMPTS_LEFT_AFTER_LOSS} AS attempts_left,
+           {LOST_LEASES} >= {RUNS_ALONE_AFTER} AS runs_alone,
+           extract(epoch FROM j.lease_expires_at - clock_timestamp())::double precision
+               AS lease_left,
+           extract(epoch FROM clock_timestamp() - j.published_at)::double precision
+               AS published_for,
+           extract(epoch FROM clock_timestamp() - a.started_at)::double precision AS going_for,
+           a.started_at AS attempt_started_at, a.outcome AS last_outcome,
+           CASE WHEN j.state IN ('pending', 'dead') THEN coalesce(u.error, a.error) END AS error,
+           crew.*, k.max_running,
+           CASE WHEN k.max_running IS NOT NULL THEN {places_taken()} END AS places_taken,
+           CASE WHEN q.alone_until > clock_timestamp() THEN q.alone_worker END AS alone_worker,
+           m.id IS NOT NULL AS staged, m.sendable, m.sends, m.last_error, m.refused, m.sent_in,
+           ahead.ahead, higher.higher,
+           (SELECT size FROM open_queues) AS window_size,
+           (SELECT count(*) FROM held WHERE counts) AS window_used,
+           CASE WHEN j.state = 'dead' THEN {ACTIVE_TWIN} END AS twin,
+           p.payload
+      FROM job j
+      LEFT JOIN chot.job_outputs u ON u.job_id = j.id
+      LEFT JOIN chot.job_payloads p ON p.job_id = j.id AND j.state = 'dead'
+      LEFT JOIN chot.kinds k ON k.name = j.kind
+      LEFT JOIN chot.queues q ON q.name = j.queue
+      LEFT JOIN LATERAL (
+          SELECT x.started_at, x.outcome, x.error FROM chot.attempts x
+           WHERE x.job_id = j.id ORDER BY x.fence DESC LIMIT 1) AS a ON true
+     CROSS JOIN LATERAL ({_CREW}) AS crew
+      LEFT JOIN LATERAL ({_MESSAGE}) AS m ON j.state = 'pending'
+     CROSS JOIN LATERAL ({_AHEAD}) AS ahead
+     CROSS JOIN LATERAL ({_HIGHER}) AS higher"""
+
+# Each predicate asks the clock anew, and two that do may disagree by a microsecond. Here they are
+# asked at one moment, so that no fact of an answer can contradict another.
+_STOPPED = re.sub(r"\b(clock|statement)_timestamp\(\)", "(SELECT at FROM moment)", _EXPLAINED)
+EXPLAIN_JOB = text(f"WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS at), {_STOPPED}")
+
+
+async def explain_job(conn: AsyncConnection, job_id: UUID, scope: Scope) -> RowMapping | None:
+    """What decides when this job goes on, at one moment; None when there is none in this scope.
+
+    An archived job comes as show_job() reads it: it has ended for good.
+    """
+    binds = {"job_id": job_id, **scope.binds()}
+    found = (await conn.execute(EXPLAIN_JOB, binds)).mappings().one_or_none()
+    return found or (await conn.execute(READ_ARCHIVED, binds)).mappings().one_or_none()

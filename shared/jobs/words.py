@@ -1,0 +1,279 @@
+"""Words: one plain sentence for each reason of /why. Pure.
+
+What is the case, in numbers, and what to do, if there is something to do.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from shared.jobs.pace import Row, pace_of
+
+LONGEST_ERROR = 200
+# Counts of what lies ahead end here.
+MOST_AHEAD = 1000
+
+
+def span(seconds: float | None) -> str:
+    """A time as a person says it, never less than it is by much: 4 s, 3 min, 2 h, 5 days."""
+    if seconds is None:
+        return "an unknown time"
+    seconds = max(0.0, seconds)
+    for unit, length, until in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < until:
+            said = round(seconds / length)
+            return f"{said} {unit}" if said else "less than 1 s"
+    return f"{round(seconds / 86_400)} days"
+
+
+def instant(at: datetime) -> str:
+    """An instant to the second, in UTC."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def error_words(error: Any) -> str:
+    """An error's code and message on one line, shortened."""
+    if not isinstance(error, dict):
+        return "no error was kept"
+    message = " ".join(str(error.get("message") or "").split())
+    said = ": ".join(filter(None, (str(error.get("code") or error.get("type") or ""), message)))
+    said = said.rstrip(".") or "an error without words"
+    return said if len(said) <= LONGEST_ERROR else f"{said[: LONGEST_ERROR - 1]}…"
+
+
+def _count(n: int, one: str) -> str:
+    return f"{n:,} {one}" if n == 1 else f"{n:,} {one}s"
+
+
+def _all_that_can(row: Row) -> str:
+    n = row["know_version"]
+    who = "The only live worker" if n == 1 else f"Each of the {n:,} live workers"
+    return f"{who} of queue {row['queue']} that can run kind {row['kind']}"
+
+
+def backoff(row: Row) -> str:
+    """An attempt failed, and the next one waits for its time."""
+    return (
+        f"Attempt {row['charged']} of {row['max_attempts']} failed ({error_words(row['error'])}) "
+        f"and the job is tried again in {span(row['due_in'])}; where the error will come again, "
+        "correct its cause, or cancel the job."
+    )
+
+
+def scheduled(row: Row) -> str:
+    """Its time has not come."""
+    return (
+        f"The job is not to start before {instant(row['available_at'])}, in "
+        f"{span(row['due_in'])}; nothing needs to be done."
+    )
+
+
+def handed_back(row: Row) -> str:
+    """A worker gave it back, to go on later."""
+    return (
+        f"Its worker has handed the job back, uncharged, to go on in {span(row['due_in'])}; "
+        "nothing needs to be done."
+    )
+
+
+def paused(row: Row) -> str:
+    """An operator has paused its queue."""
+    queue = row["queue"]
+    return (
+        f"Queue {queue} is paused, so that none of its jobs starts; "
+        f"POST /v1/queues/{queue}/resume lets them go on."
+    )
+
+
+def out_of_attempts(row: Row) -> str:
+    """Its budget is used up, though it is not dead."""
+    return (
+        f"No attempt is left ({row['charged']} of {row['max_attempts']} were charged, "
+        f"{_count(row['lost_leases'], 'worker')} lost), so that no worker takes the job; cancel "
+        "it and submit it anew."
+    )
+
+
+def no_worker(row: Row) -> str:
+    """Nobody serves its queue."""
+    return (
+        f"No live worker serves queue {row['queue']}, so that nobody can run the job; start one "
+        "whose CHOT_QUEUES names it."
+    )
+
+
+def kind_unknown(row: Row) -> str:
+    """Nobody who serves its queue knows its kind."""
+    return (
+        f"Nobody among {_count(row['live'], 'live worker')} of queue {row['queue']} knows kind "
+        f"{row['kind']}; start a worker whose CHOT_KIND_MODULES and CHOT_HANDLER_MODULES have it."
+    )
+
+
+def version_unknown(row: Row) -> str:
+    """Everybody who knows its kind is too old for its payload."""
+    return (
+        f"The payload is of version {row['payload_version']} of kind {row['kind']} and the live "
+        f"workers of queue {row['queue']} know it up to version {row['newest_version']}; deploy "
+        "workers of the newer code."
+    )
+
+
+def stopping(row: Row) -> str:
+    """Everybody who could run it is leaving."""
+    return (
+        f"{_all_that_can(row)} is draining and takes nothing more; the job waits for the next "
+        "worker to start."
+    )
+
+
+def runs_alone(row: Row) -> str:
+    """It is under suspicion and waits for a worker of its own."""
+    if row["alone_worker"]:
+        who = f"worker {row['alone_worker']} has reserved queue {row['queue']} for such a job"
+    else:
+        who = "it waits for a worker to let its other jobs end"
+    return (
+        f"The job has lost its worker {row['lost_leases']} times and runs only without neighbours "
+        f"now, so that the one that kills its process is found: {who}; the workers' logs may say "
+        "why they vanished."
+    )
+
+
+def workers_alone(row: Row) -> str:
+    """Everybody who could run it is busy with one under suspicion."""
+    return (
+        f"{_all_that_can(row)} is kept for a job that runs alone, or is draining; this one follows."
+    )
+
+
+def maximum(row: Row) -> str:
+    """As many of its kind run as may."""
+    return (
+        f"Kind {row['kind']} is at its maximum ({row['places_taken']} run, {row['max_running']} "
+        "may); the job starts in its turn once one of them has ended."
+    )
+
+
+def refused(row: Row) -> str:
+    """Its message was put aside."""
+    return (
+        f"SQS has refused the job's message for good ({row['last_error'] or 'no reason told'}); "
+        "correct what it says, then pause and resume the queue, which publishes the job anew."
+    )
+
+
+def window_full(row: Row) -> str:
+    """It waits for its turn in the order of publishing."""
+    higher = f" and {_up_to(row['higher'])} of higher priority" if row["higher"] else ""
+    return (
+        f"The window of queue {row['queue']} is full ({row['window_used']} of "
+        f"{_count(row['window_size'], 'message')} out for {_count(row['slots'], 'slot')}), and the "
+        f"job waits for its turn behind {_up_to(row['ahead'])} of its kind, brand and priority"
+        f"{higher}; more workers, or a higher priority, make it sooner."
+    )
+
+
+def _up_to(n: int) -> str:
+    return f"{n:,} or more" if n >= MOST_AHEAD else f"{n:,}"
+
+
+def publishing_failed(row: Row) -> str:
+    """Its message could not be sent, and is tried again."""
+    return (
+        f"SQS did not take the job's message ({row['last_error']}), tried {row['sends']} times; "
+        f"the relay tries again in {span(row['sent_in'])}."
+    )
+
+
+def publishing(row: Row) -> str:
+    """Its message is about to be sent, or being sent."""
+    since = span(max(0.0, -row["due_in"]))
+    return (
+        f"The job has been due for {since} and its message is on its way to SQS; if that lasts, "
+        "see what GET /readyz of the apis says of the relay."
+    )
+
+
+def slots_busy(row: Row) -> str:
+    """Its message is there, and everybody is busy."""
+    return (
+        f"The job's message is in SQS, and all {_count(row['slots'], 'slot')} of "
+        f"{_count(row['working'], 'live worker')} that can run it were busy at the last heartbeat; "
+        "it starts when one is free."
+    )
+
+
+def delivery(row: Row) -> str:
+    """Its message is there, and somebody is free."""
+    return (
+        f"The job's message has been in SQS for {span(row['published_for'])}, and "
+        f"{row['free_slots']} of {_count(row['slots'], 'slot')} were free at the last heartbeat; a "
+        "worker takes it in a moment, or else it is published again."
+    )
+
+
+def expired(row: Row) -> str:
+    """Whoever ran it has fallen silent."""
+    next_step = (
+        "the job is about to be taken over from its last checkpoint"
+        if row["attempts_left"]
+        else "no attempt is left, and the job is about to be buried"
+    )
+    return (
+        f"The lease of worker {row['worker_id']} on the job ran out {span(-row['lease_left'])} ago "
+        f"without being renewed; {next_step}."
+    )
+
+
+def running(row: Row) -> str:
+    """Somebody runs it."""
+    return (
+        f"Worker {row['worker_id']} has been running attempt {row['attempt']} of the job for "
+        f"{span(row['going_for'])}{_progress_words(row)}; nothing needs to be done."
+    )
+
+
+def _progress_words(row: Row) -> str:
+    done, total, eta = row["progress_done"], row["progress_total"], pace_of(row).eta
+    if done is None:
+        return ""
+    of = "" if total is None else f" of {total:,}"
+    unit = f" {row['progress_unit']}" if row["progress_unit"] else ""
+    left = "" if eta is None else f", with {span((eta - row['read_at']).total_seconds())} left"
+    return f", {done:,}{of}{unit} done{left}"
+
+
+def succeeded(row: Row) -> str:
+    """It is done."""
+    return (
+        f"The job succeeded at {instant(row['finished_at'])} in attempt {row['attempt']}; its "
+        f"result is in GET /v1/jobs/{row['id']}."
+    )
+
+
+def cancelled(row: Row) -> str:
+    """Somebody did not want it any more."""
+    left = (
+        "what its attempts left half-built is still being removed"
+        if row["cleanup_due"]
+        else "submit it anew if it is wanted after all"
+    )
+    return f"The job was cancelled at {instant(row['finished_at'])}; {left}."
+
+
+def dead(row: Row, refused: str | None) -> str:
+    """It is dead; `refused` is the problem that a redrive would meet."""
+    nobody = "" if row["know_kind"] else ", which no live worker knows how to do"
+    twin = row["twin"]
+    met = {
+        None: f"POST /v1/jobs/{row['id']}/redrive tries it again",
+        "cleanup-pending": "a redrive is refused until its leftovers are removed" + nobody,
+        "twin-active": f"a redrive is refused while job {twin} does the same work",
+        "payload-outdated": "a redrive is refused, since its payload does not fit today's model: "
+        "submit a new job",
+    }[refused]
+    return (
+        f"The job died at {instant(row['finished_at'])} after {_count(row['charged'], 'attempt')} "
+        f"of {row['max_attempts']} and {_count(row['lost_leases'], 'lost worker')} "
+        f"({error_words(row['error'])}); {met}."
+    )

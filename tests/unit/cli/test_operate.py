@@ -1,0 +1,218 @@
+import io
+import json
+import os
+import subprocess
+import sys
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from rich.console import Console
+
+from shared.cli import COMMANDS, run
+from shared.cli.jobs import pretty
+from shared.cli.progress import LiveBar
+from tests.unit.cli.conftest import Peer, job
+
+QUEUE = {
+    "name": "costing",
+    "paused": True,
+    "pending": 10_000,
+    "due": 3,
+    "running": 1,
+    "dead": 2,
+    "oldest_due_seconds": 75.5,
+    "alone_worker": None,
+}
+WORKER = {
+    "worker_id": "host-1-abcd",
+    "state": "working",
+    "live": True,
+    "seen_at": "2026-01-31T00:00:00Z",
+    "kinds": {"costing.run": 1},
+    "queues": [{"queue": "costing", "slots": 4, "free_slots": 3}],
+    "running": [{"kind": "costing.run", "job_id": "0190-job", "attempt": 1, "started_at": "x"}],
+}
+
+
+def dead(job_id: str, at: str, message: str = "boom") -> dict[str, object]:
+    return job("dead", id=job_id, finished_at=at, error={"code": "X", "message": message})
+
+
+def test_queues_and_workers_are_tables(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    peer.say(200, {"queues": [QUEUE]})
+    assert run(["queues"]) == 0
+    shown = capsys.readouterr().out
+    assert "10,000+" in shown
+    assert "1 min 15 s" in shown
+    assert "paused" in shown
+    peer.script = [(200, {"workers": [WORKER]}, {})]
+    assert run(["workers"]) == 0
+    shown = capsys.readouterr().out
+    assert "costing 3/4" in shown
+    assert "costing.run 0190-job" in shown
+    assert run(["workers", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"workers": [WORKER]}
+
+
+def test_pause_and_resume_name_the_queue(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    peer.say(200, {"name": "costing", "paused": True, "staged": 0})
+    assert run(["pause", "costing"]) == 0
+    assert run(["resume", "a/b"]) == 0
+    assert [asked.path for asked in peer.asked] == [
+        "/v1/queues/costing/pause",
+        "/v1/queues/a%2Fb/resume",
+    ]
+    assert "`chot resume costing`" in capsys.readouterr().out
+
+
+def test_a_list_takes_every_filter(peer: Peer) -> None:
+    peer.say(200, {"jobs": [], "next_cursor": None})
+    words = "--state dead --state running --kind k --submitter an --company C --brand B"
+    times = ["--created-from", "2026-01-01T00:00:00+07:00", "--created-to", "2026-02-01T00:00:00Z"]
+    assert run(["list", *words.split(), *times]) == 0
+    assert dict(parse_qsl(urlsplit(peer.asked[0].path).query)) == {
+        "state": "dead,running",
+        "kind": "k",
+        "submitter": "an",
+        "company": "C",
+        "brand": "B",
+        "created_from": "2026-01-01T00:00:00+07:00",
+        "created_to": "2026-02-01T00:00:00Z",
+        "limit": "20",
+    }
+
+
+def test_a_kind_that_is_none_is_said_to_be_none(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not "no jobs"."""
+    error = {"field": "kind", "rule": "is no kind that was ever declared here", "value": "nope"}
+    peer.say(422, {"title": "The kind is unknown", "errors": [error]})
+    assert run(["list", "--kind", "nope"]) == 4
+    written = capsys.readouterr()
+    assert "no kind that was ever declared" in written.err
+    assert written.out == ""
+
+
+def test_dead_letters_that_are_watched_are_lines_as_they_come(
+    peer: Peer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those there are, the last to die last; each new one once; a job that died again, again."""
+    monkeypatch.setattr("shared.cli.watch_letters.EVERY_SECONDS", 0.0)
+    old, new = dead("a", "2026-01-01T00:00:01Z"), dead("b", "2026-01-01T00:00:02Z")
+    again = dead("a", "2026-01-01T00:00:03Z", "boom again")
+    message = {"id": 7, "queue": "q", "reason": "not JSON", "created_at": "2026-01-01T00:00:04Z"}
+    for jobs in ([old], [old], [new, old], [new, again]):
+        peer.say(200, {"jobs": jobs, "messages": [], "next_cursor": None})
+    peer.say(200, {"jobs": [new], "messages": [message], "next_cursor": "more"})
+    peer.say(200, {"jobs": [again], "messages": [], "next_cursor": None})
+    looks = iter(range(6))
+
+    def interrupt(_seconds: float) -> None:
+        if next(looks) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("shared.cli.watch_letters.time.sleep", interrupt)
+    assert run(["dead-letters", "--watch"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[1] for line in lines] == ["a", "b", "a", "message 7"]
+    assert "X: boom again" in lines[2]
+    assert "not JSON" in lines[3]
+
+
+def test_watched_letters_as_json_are_a_document_a_line(
+    peer: Peer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shared.cli.watch_letters.time.sleep", interrupt)
+    letters = [dead("b", "2026-01-01T00:00:02Z"), dead("a", "2026-01-01T00:00:01Z")]
+    peer.say(200, {"jobs": letters, "messages": [], "next_cursor": None})
+    assert run(["dead-letters", "--watch", "--json", "--limit", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["job"]["id"] for line in lines] == ["b"], "the newest one"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_bar_fits_its_terminal(width: int) -> None:
+    """Two lines, each within the width, however much there is to say; nothing is broken in two."""
+    drawn = io.StringIO()
+    console = Console(file=drawn, force_terminal=True, width=width, color_system=None)
+    told = {"done": 123_456, "total": 5_000_000, "unit": "movements", "message": "costing " * 20}
+    with LiveBar(console) as bar:
+        bar.show(job("running", progress=told, fence=7, attempt=3))
+        bar._progress.refresh()
+    frames = drawn.getvalue().replace("\x1b[2K", "").split("\x1b[1A")
+    lines = [line for frame in frames for line in frame.splitlines() if line.strip("\r\x1b[?25lh ")]
+    assert any("running, attempt 3, fence 7" in line for line in lines)
+    assert any("123,456/5,000,000 movements (2%)" in line for line in lines)
+    assert all(len(line.strip("\r")) <= width for line in lines), lines
+
+
+def test_a_result_is_shown_member_by_member() -> None:
+    """What fits into a line stays in one."""
+    shown = pretty({"stores": 3, "rows": [{"a": 1}, {"a": 2}], "ids": list(range(60)), "none": {}})
+    lines = shown.splitlines()
+    assert lines[:3] == ["  {", '    "stores": 3,', '    "rows": [{"a": 1}, {"a": 2}],']
+    assert all(len(line) <= 100 for line in lines)
+    assert json.loads(shown)["ids"] == list(range(60))
+    assert pretty("text") == '  "text"'
+    assert pretty([]) == "  []"
+
+
+COMPLETE = {
+    "a command": ("chot dead", 1, {"dead-letters"}),
+    "a state": ("chot list --state ", 3, {"pending", "running", "succeeded", "cancelled", "dead"}),
+    "a kind": ("chot submit costing", 2, {"costing.run"}),
+    "a kind after its option": ("chot list --kind cost", 3, {"costing.run"}),
+    "a shell": ("chot completion ", 2, {"bash", "zsh", "fish"}),
+    "an option": ("chot list --submit", 2, {"--submitter"}),
+}
+
+
+@pytest.mark.parametrize("case", COMPLETE)
+def test_the_shell_completes(peer: Peer, case: str) -> None:
+    """Commands, options, states and kinds, as bash asks for them."""
+    peer.say(200, {"workers": [WORKER], "queues": [QUEUE]})
+    words, place, expected = COMPLETE[case]
+    done = subprocess.run(
+        [sys.executable, "-m", "shared.cli"],
+        env=os.environ
+        | {"_CHOT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(place)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {line.partition(",")[2] for line in done.stdout.splitlines()} == expected
+
+
+def test_queues_of_the_api_are_completed(peer: Peer) -> None:
+    """And an api that is away completes nothing, in silence."""
+    peer.say(200, {"queues": [QUEUE]})
+    asked = {"_CHOT_COMPLETE": "bash_complete", "COMP_WORDS": "chot pause c", "COMP_CWORD": "2"}
+    for url, expected in ((None, ["plain,costing"]), ("http://127.0.0.1:1", [])):
+        env = os.environ | asked | ({} if url is None else {"CHOT_API_URL": url})
+        done = subprocess.run(
+            [sys.executable, "-m", "shared.cli"],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout.split(), done.stderr) == (0, expected, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_has_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "_CHOT_COMPLETE" in script
+    assert f"{shell}_complete" in script
+
+
+def test_every_command_answers_help() -> None:
+    """What the table names is there, and can be asked."""
+    own = {"dev", "api", "worker"}  # these become the process that they start, help and all
+    assert [name for name in COMMANDS if name not in own and run([name, "--help"]) != 0] == []
