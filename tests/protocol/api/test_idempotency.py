@@ -7,6 +7,7 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
