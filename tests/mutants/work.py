@@ -102,8 +102,8 @@ MUTANTS = (
         "a batch of submits keeps its caller's order",
         (
             BULK,
-            "ORDER BY a.work\n            ON CONFLICT",
-            "ORDER BY a.n\n            ON CONFLICT",
+            "ORDER BY r.work\n                ON CONFLICT",
+            "ORDER BY r.n\n                ON CONFLICT",
         ),
         "protocol/test_duplicates.py::test_batches_in_opposite_orders_do_not_deadlock[probe.write]",
     ),
