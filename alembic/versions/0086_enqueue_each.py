@@ -86,48 +86,40 @@ def _insert_run() -> None:
         RETURNS void LANGUAGE plpgsql VOLATILE
         SET search_path = pg_catalog, pg_temp AS $$
         #variable_conflict use_column
-        DECLARE
-            moment timestamptz := clock_timestamp();
-            wanted integer;
-            made integer;
+        DECLARE made integer;
         BEGIN
-            SELECT count(*) INTO wanted FROM unnest(asked) AS a
-             WHERE a.is_first AND a.refused IS NULL
-               AND a.work > insert_run.after AND a.work < insert_run.before;
-            INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts,
-                   available_at, fingerprint, on_duplicate, payload_version, principal, trace,
-                   deployment_id, created_at)
-            SELECT a.id, a.kind, a.company, a.brand, a.queue, coalesce(a.priority, 5),
-                   a.most_attempts, a.due, a.print, a.on_duplicate, a.version,
-                   chot.principal_of(a.principal), a.trace, d.deployment_id, moment
-              FROM unnest(asked) AS a, chot.deployment AS d
-             WHERE a.is_first AND a.refused IS NULL
-               AND a.work > insert_run.after AND a.work < insert_run.before
-             ORDER BY a.work
-            ON CONFLICT (fingerprint) WHERE state IN ('pending', 'running') DO NOTHING;
-            GET DIAGNOSTICS made = ROW_COUNT;
-            IF made < wanted THEN
+            -- One statement: the run is unpacked once, and what it does not insert whole is undone.
+            WITH run AS MATERIALIZED (
+                SELECT a.*, chot.principal_of(a.principal) AS who FROM unnest(asked) AS a
+                 WHERE a.is_first AND a.work > insert_run.after AND a.work < insert_run.before),
+            made AS (
+                INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts,
+                       available_at, fingerprint, on_duplicate, payload_version, principal, trace,
+                       deployment_id)
+                SELECT r.id, r.kind, r.company, r.brand, r.queue, coalesce(r.priority, 5),
+                       r.most_attempts, r.due, r.print, r.on_duplicate, r.version, r.who, r.trace,
+                       d.deployment_id
+                  FROM run AS r, chot.deployment AS d
+                 ORDER BY r.work
+                ON CONFLICT (fingerprint) WHERE state IN ('pending', 'running') DO NOTHING
+                RETURNING 1),
+            paid AS (
+                INSERT INTO chot.job_payloads (job_id, payload) SELECT r.id, r.payload FROM run AS r),
+            staged AS (
+                INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
+                SELECT r.id, r.queue, r.kind, r.brand, r.trace, coalesce(r.priority, 5), r.due
+                  FROM run AS r ORDER BY r.n),
+            noted AS (
+                INSERT INTO chot.audit (action, principal, key_id, source, request_id, job_id,
+                                        company, brand, facts)
+                SELECT 'job.submit', r.who, x.key_id, x.source, x.request_id, r.id, r.company,
+                       r.brand,
+                       jsonb_build_object('kind', r.kind, 'created', true, 'duplicate', NULL::text)
+                  FROM run AS r CROSS JOIN chot.actor() AS x ORDER BY r.n)
+            SELECT count(*) INTO made FROM made;
+            IF made < insert_run.before - insert_run.after - 1 THEN
                 RAISE EXCEPTION 'some of these works are active' USING ERRCODE = 'CH009';
             END IF;
-            INSERT INTO chot.job_payloads (job_id, payload)
-            SELECT a.id, a.payload FROM unnest(asked) AS a
-             WHERE a.is_first AND a.refused IS NULL
-               AND a.work > insert_run.after AND a.work < insert_run.before;
-            INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
-            SELECT a.id, a.queue, a.kind, a.brand, a.trace, coalesce(a.priority, 5), a.due
-              FROM unnest(asked) AS a
-             WHERE a.is_first AND a.refused IS NULL
-               AND a.work > insert_run.after AND a.work < insert_run.before
-             ORDER BY a.n;
-            INSERT INTO chot.audit (action, principal, key_id, source, request_id, job_id, company,
-                                    brand, facts)
-            SELECT 'job.submit', chot.principal_of(a.principal), x.key_id, x.source,
-                   x.request_id, a.id, a.company, a.brand,
-                   jsonb_build_object('kind', a.kind, 'created', true, 'duplicate', NULL::text)
-              FROM unnest(asked) AS a CROSS JOIN chot.actor() AS x
-             WHERE a.is_first AND a.refused IS NULL
-               AND a.work > insert_run.after AND a.work < insert_run.before
-             ORDER BY a.n;
         END $$""")
 
 
@@ -176,7 +168,9 @@ def _enqueue_each() -> None:
             met boolean := true;
         BEGIN
             PERFORM chot.refuse_isolation();
-            SELECT array_agg(a ORDER BY a.work, a.n), max(a.work) INTO asked, works
+            -- Refused ones are together one more work, the last: nobody inserts it.
+            SELECT array_agg(a ORDER BY a.work, a.n),
+                   coalesce(max(a.work) FILTER (WHERE a.refused IS NULL), 0) INTO asked, works
               FROM chot.judge(enqueue_each.jobs) AS a;
             WHILE met LOOP
                 looks := looks + 1;
@@ -191,7 +185,7 @@ def _enqueue_each() -> None:
                   JOIN chot.jobs AS j ON j.fingerprint = a.print
                                      AND j.state IN ('pending', 'running')
                  WHERE a.is_first AND a.work > done;
-                FOREACH stop IN ARRAY coalesce(stops, '{}') || (coalesce(works, 0) + 1) LOOP
+                FOREACH stop IN ARRAY coalesce(stops, '{}') || (works + 1) LOOP
                     IF stop > done + 1 THEN
                         BEGIN
                             PERFORM chot.insert_run(asked, done, stop);
@@ -201,21 +195,21 @@ def _enqueue_each() -> None:
                         END;
                     END IF;
                     WHILE place <= cardinality(asked) LOOP
-                        item := asked[place];
-                        EXIT WHEN item.work > stop;
-                        ordinal := item.n;
-                        IF item.refused IS NOT NULL THEN
+                        EXIT WHEN asked[place].work > stop;
+                        ordinal := asked[place].n;
+                        IF asked[place].is_first AND asked[place].work < stop THEN
+                            job_id := asked[place].id; created := true; duplicate := NULL;
+                            state := 'pending'; input_as_of := NULL; code := NULL; field := NULL;
+                            message := NULL;
+                            RETURN NEXT;
+                        ELSIF asked[place].refused IS NULL THEN
+                            RETURN QUERY SELECT * FROM chot.enqueue_met(asked[place]);
+                        ELSE
+                            item := asked[place];
                             job_id := NULL; created := NULL; duplicate := NULL; state := NULL;
                             input_as_of := NULL; code := item.refused[1];
                             field := item.refused[2]; message := item.refused[3];
                             RETURN NEXT;
-                        ELSIF item.is_first AND item.work < stop THEN
-                            job_id := item.id; created := true; duplicate := NULL;
-                            state := 'pending'; input_as_of := NULL; code := NULL; field := NULL;
-                            message := NULL;
-                            RETURN NEXT;
-                        ELSE
-                            RETURN QUERY SELECT * FROM chot.enqueue_met(item);
                         END IF;
                         place := place + 1;
                     END LOOP;

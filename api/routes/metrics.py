@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from api.counting import Counted
-from api.dependencies import Ready
+from api.dependencies import Live, Ready
 from api.description import problems
 
 router = APIRouter(tags=["metrics"])
@@ -35,18 +35,19 @@ FINAL = ("succeeded", "cancelled")
         }
     },
 )
-async def metrics(resources: Ready) -> Response:
+async def metrics(resources: Ready, hub: Live) -> Response:
     """Jobs by kind and state, queues, outbox, dead letters; and this process's own memory."""
     counted = await resources.counting.counted()
     registry = CollectorRegistry()
-    registry.register(_Counts(counted))
+    registry.register(_Counts(counted, hub.watching))
     body = generate_latest(registry) + generate_latest(PROCESS)
     return Response(body, media_type=MEDIA_TYPE)
 
 
 class _Counts(Collector):
-    def __init__(self, counted: Counted) -> None:
+    def __init__(self, counted: Counted, listeners: int) -> None:
         self._counted = counted
+        self._listeners = listeners
 
     def collect(self) -> Iterator[Metric]:
         counts = self._counted.counts
@@ -60,6 +61,7 @@ class _Counts(Collector):
             ("chot_workers_live", "Workers that have said so in time", counts["live_workers"]),
             ("chot_count_age_seconds", "Age of these counts", monotonic() - self._counted.at),
             ("chot_count_seconds", "How long counting took", self._counted.seconds),
+            ("chot_live_listeners", "Clients that wait for jobs here", self._listeners),
             ("chot_asyncio_tasks", "Tasks of this api process", len(asyncio.all_tasks())),
         ):
             yield _gauge(name, said, value or 0)

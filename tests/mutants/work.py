@@ -102,10 +102,10 @@ MUTANTS = (
         "a batch of submits keeps its caller's order",
         (
             BULK,
-            "ORDER BY a.work\n            ON CONFLICT",
-            "ORDER BY a.n\n            ON CONFLICT",
+            "ORDER BY r.work\n                ON CONFLICT",
+            "ORDER BY r.n\n                ON CONFLICT",
         ),
-        "protocol/test_duplicates.py::test_batches_in_opposite_orders_do_not_deadlock[probe.write]",
+        "protocol/test_bulk.py::test_a_batch_holds_no_work_above_the_one_it_waits_for",
     ),
     mutant(
         "a key is not looked up again once its lock is ours",

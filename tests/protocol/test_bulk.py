@@ -13,7 +13,7 @@ from shared.database import open_engine
 from shared.errors import EnqueueRefused
 from shared.jobs.enqueue import Accepted, Submit, enqueue, enqueue_each, enqueue_many, listed_jobs
 from tests.factories import execute, fetch, prepare_probes, scalar, submitted
-from tests.protocol.sessions import driver_session, until_waiting
+from tests.protocol.sessions import driver_session, until_waiting, waiting_for_nobody
 from tests.protocol.test_duplicates import HOLD_STILL
 from tests.services import Database, DatabaseServer, seed_company
 
@@ -285,6 +285,22 @@ async def until_held(engine: AsyncEngine) -> None:
             engine, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         ):
             await asyncio.sleep(0.01)
+
+
+async def test_a_batch_holds_no_work_above_the_one_it_waits_for(probes: AsyncEngine) -> None:
+    """⚑ Sent in the other order: it waits for the first work, and the second is anybody's."""
+    first, second = [
+        Submit(kind="probe.write", company="ACME", brand="RED", payload={"number": number})
+        for number in await in_fingerprint_order(probes, "probe.write", [1, 2])
+    ]
+    async with probes.connect() as earlier:
+        await enqueue(earlier, first)
+        batch = asyncio.create_task(at_once(probes, [second, first]))
+        await until_waiting(probes)
+        async with waiting_for_nobody(), probes.begin() as conn:
+            assert (await enqueue(conn, second)).created
+        await earlier.commit()
+    assert [isinstance(each, Accepted) and each.duplicate for each in await batch] == ["joined"] * 2
 
 
 async def test_batches_and_callers_of_several_in_order_do_not_deadlock(

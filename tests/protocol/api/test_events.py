@@ -260,6 +260,7 @@ async def test_places_are_bounded(settings: ApiSettings) -> None:
             listening(live.port, job_id) as two,
         ):
             assert await one.event() == await two.event() is not None
+            assert "\nchot_live_listeners 2.0\n" in (await live.client.get("/metrics")).text
             for path in ("/events", "?wait=5"):
                 refused = await live.client.get(f"/v1/jobs/{job_id}{path}")
                 problem = problem_of(refused, 503, "overloaded")

@@ -7,7 +7,9 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.idempotency import (
@@ -24,8 +26,9 @@ from api.idempotency import (
 )
 from api.settings import ApiSettings
 from shared.types import JobId
-from tests.factories import autocommit, execute, fetch, scalar
+from tests.factories import autocommit, eventually, execute, fetch, scalar
 from tests.protocol.api.app import note, post, serving
+from tests.protocol.sessions import until_waiting
 
 SOME = {1: b"d" * 32}
 COUNT_KEYS = "SELECT count(*) FROM chot.idempotency_keys"
@@ -169,6 +172,25 @@ class Batches:
         if self._stop is not None:
             self._stop.set()
         return done
+
+
+async def test_a_request_that_is_cancelled_ends_its_transaction(
+    client: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """As a server does that stops and waits no longer: the transaction is whole, the retry replays."""
+    body = note()
+    async with owner_engine.connect() as blocker:
+        await blocker.execute(text("LOCK TABLE chot.outbox IN ACCESS EXCLUSIVE MODE"))
+        request = asyncio.create_task(post(client, body, key="k"))
+        await until_waiting(engine)
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        await blocker.rollback()
+    await eventually(lambda: scalar(engine, COUNT_KEYS))
+    again = await post(client, body, key="k")
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (202, "true")
+    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
 
 
 async def test_keys_are_kept_as_long_as_configured(
