@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.messages import parse_message
-from tests.factories import eventually, execute, fetch, job_row, make_job, scalar
+from tests.factories import eventually, execute, fetch, job_row, make_job, offer_slots, scalar
 from tests.fleet import Fleet
 from tests.journeys.looking import alerts, all_reached, queue_is, working
 from tests.scenarios.looking import api_of
@@ -222,6 +222,7 @@ async def test_what_a_batch_did_not_take_is_sent_again_and_nothing_else(
     the counter of publishes is exact.
     """
     ids: list[UUID] = [await make_job(probes) for _ in range(200)]
+    await offer_slots(probes, len(ids))  # or the window would keep most of them waiting
     troubled = Troubled()
     sqs_proxy.send_faults = troubled
     # An error that botocore does not try again by itself, so that the relay meets it.
