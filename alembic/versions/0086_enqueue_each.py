@@ -35,17 +35,21 @@ def upgrade() -> None:
 
 
 def _judge() -> None:
-    # One moment for all: their messages leave in the order that they were sent in.
+    # Due a microsecond after one another: their messages leave in the order that they were sent
+    # in, and one that SQS loses goes where it stood, not behind all others of its batch. None is
+    # due later than now.
     op.execute("""
         CREATE FUNCTION chot.judge(jobs jsonb) RETURNS SETOF chot.asked_job
         LANGUAGE plpgsql VOLATILE
         SET search_path = pg_catalog, pg_temp AS $$
         #variable_conflict use_column
-        DECLARE moment timestamptz := clock_timestamp();
+        DECLARE moment timestamptz := clock_timestamp()
+            - jsonb_array_length(judge.jobs) * interval '1 microsecond';
         BEGIN
             RETURN QUERY
             WITH parsed AS MATERIALIZED (
-                SELECT * FROM ROWS FROM (jsonb_to_recordset(judge.jobs) AS (
+                SELECT e.*, coalesce(e.run_at, moment + e.n * interval '1 microsecond') AS due
+                  FROM ROWS FROM (jsonb_to_recordset(judge.jobs) AS (
                     kind text, company text, brand text, payload jsonb, run_at timestamptz,
                     priority integer, max_attempts integer, principal text, trace text,
                     payload_version integer)) WITH ORDINALITY AS e (
@@ -53,12 +57,11 @@ def _judge() -> None:
                     trace, payload_version, n)),
             judged AS MATERIALIZED (
                 SELECT p.*, k.queue, k.on_duplicate, k.fingerprint_fields AS fields,
-                       k.max_attempts AS usual_attempts, coalesce(p.run_at, moment) AS due,
+                       k.max_attempts AS usual_attempts,
                        coalesce(p.payload_version, k.payload_version) AS version,
                        chot.refusal(k, p.kind, p.company, c.code IS NOT NULL, p.brand,
-                           b.code IS NOT NULL, p.payload, coalesce(p.run_at, moment), p.priority,
-                           p.max_attempts, coalesce(p.payload_version, k.payload_version))
-                           AS refused
+                           b.code IS NOT NULL, p.payload, p.due, p.priority, p.max_attempts,
+                           coalesce(p.payload_version, k.payload_version)) AS refused
                   FROM parsed AS p
                   LEFT JOIN chot.kinds AS k ON k.name = p.kind
                   LEFT JOIN books.companies AS c ON c.code = p.company

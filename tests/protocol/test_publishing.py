@@ -209,7 +209,7 @@ async def test_a_relay_with_an_old_snapshot_takes_nothing(served: AsyncEngine) -
 
 
 async def test_a_lost_job_is_published_before_its_brands_backlog(served: AsyncEngine) -> None:
-    """The reconciler stages it where it stood, not behind ten thousand others."""
+    """The reconciler stages it where it stood, not behind ten thousand others of its batch."""
     lost = ids(await published_and_lost(served))
     async with autocommit(served).connect() as conn:
         assert await restage_lost(conn, 1.0) == len(lost)
@@ -220,13 +220,13 @@ async def published_and_lost(engine: AsyncEngine) -> list[Any]:
     """Two messages that SQS has lost, two hundred more that wait behind them."""
     await backlog(engine, 200)
     lost = await publish(engine, most=2)
-    await execute(
-        engine,
-        """UPDATE chot.jobs SET published_at = clock_timestamp() - interval '1 minute',
-                  available_at = clock_timestamp() - interval '1 minute'
-            WHERE id = ANY(:ids)""",
-        ids=ids(lost),
-    )
+    # A minute passes for all of them alike.
+    for column, table in (
+        ("published_at", "jobs"),
+        ("available_at", "jobs"),
+        ("next_send_at", "outbox"),
+    ):
+        await execute(engine, f"UPDATE chot.{table} SET {column} = {column} - interval '1 minute'")
     await execute(engine, """UPDATE chot.workers SET kinds = '{"probe.write": 1}'""")
     await execute(engine, "UPDATE chot.worker_queues SET free_slots = 2")
     await report_empty(engine)
