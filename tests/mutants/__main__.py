@@ -11,11 +11,12 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.copies import ROOT, CannotRun, Ends, Tree
+from tests.mutants.copies import ROOT, CannotRun, Ends, Tree, tried_commit
 from tests.mutants.mutant import Mutant
 from tests.mutants.page import page_of
 from tests.mutants.verdict import Verdict, judge, of_killer, passed
@@ -37,7 +38,7 @@ def main(
     words = " ".join(options.words)
     chosen = [mutant for mutant in catalogue if words in mutant.name]
     killers = list(dict.fromkeys(mutant.killer for mutant in catalogue))
-    began = monotonic()
+    began, commit = monotonic(), tried_commit()
     with ExitStack() as stack:
         trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
         for _ in range(min(options.processes, len(chosen))):
@@ -48,17 +49,17 @@ def main(
         _say(f"{len(killers)} tests pass without any bug; now {len(chosen)} bugs, one at a time")
         verdicts = _try_all(trees, chosen, killers)
     _say(f"{monotonic() - began:.0f} s")
-    return conclude(verdicts, None if words else page)
+    return conclude(verdicts, None if words else page, commit)
 
 
-def conclude(verdicts: Sequence[Verdict], page: Path | None) -> int:
+def conclude(verdicts: Sequence[Verdict], page: Path | None, commit: str) -> int:
     """Count, and write the page if there is nothing to complain of: the exit code."""
     wrong = [verdict for verdict in verdicts if verdict.complaints]
     _say(f"{len(verdicts) - len(wrong)} of {len(verdicts)} killed")
     if wrong:
         return 1
     if page is not None:
-        page.write_text(page_of(verdicts))
+        page.write_text(page_of(verdicts, commit))
     return 0
 
 
@@ -87,6 +88,8 @@ def _try_all(
             )
             for complaint in verdict.complaints:
                 _say(f"          {complaint}")
+            for killer in verdict.again:
+                _say(f"          failed at first, passed when run once more: {killer}")
         return [each.result() for each in running]
 
 
@@ -95,21 +98,30 @@ def _try(trees: queue.SimpleQueue[Tree], mutant: Mutant, killers: Sequence[str])
     try:
         with tree.planted(mutant.changes):
             ends = tree.run(killers)
-            return judge(mutant, _without_chance(tree, mutant, ends, killers), killers)
+            again = _once_more(tree, mutant, ends, killers)
+            verdict = judge(mutant, dict(ends) | dict(again), killers)
+            passing = [killer for killer in killers if passed(again, killer)]
+            return replace(verdict, again={each: _words_of(ends, each) for each in passing})
     except CannotRun as error:
         return Verdict(mutant=mutant, said="", complaints=[str(error)])
     finally:
         trees.put(tree)
 
 
-def _without_chance(tree: Tree, mutant: Mutant, ends: Ends, killers: Sequence[str]) -> Ends:
+def _once_more(tree: Tree, mutant: Mutant, ends: Ends, killers: Sequence[str]) -> Ends:
     """Killers of others that fail are run once more: some watch a clock, on a busy machine."""
     odd = [
         killer
         for killer in killers
         if killer != mutant.killer and killer not in mutant.also and not passed(ends, killer)
     ]
-    return dict(ends) | dict(tree.run(odd)) if odd else ends
+    return tree.run(odd) if odd else {}
+
+
+def _words_of(ends: Ends, killer: str) -> str:
+    """What it said when it failed."""
+    said = [f"{end}: {words}" for end, words in of_killer(ends, killer) if end != "passed"]
+    return "; ".join(said) or "it did not run"
 
 
 def _say(line: str) -> None:

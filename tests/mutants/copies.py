@@ -84,3 +84,11 @@ def _listed() -> list[str]:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def tried_commit() -> str:
+    """The commit whose tree is copied, and whether files differ from it."""
+    command = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    commit, _, dirty = done.stdout.strip().partition("-")
+    return f"commit `{commit}`" + (" and files changed since" if dirty else "")

@@ -1,12 +1,17 @@
 """The runner can tell killed from survived, and says so in its exit code; bugs are really planted."""
 
+import queue
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.mutants.__main__ import conclude, main
+from tests.mutants.__main__ import _try, conclude, main
 from tests.mutants.catalogue import MUTANTS
+from tests.mutants.copies import Ends
 from tests.mutants.mutant import Change, Mutant
 from tests.mutants.verdict import Verdict, judge
 
@@ -41,7 +46,7 @@ def test_without_survivors_there_is_a_page(tmp_path: Path) -> None:
     killed = [
         Verdict(mutant=each, said="assert 0 == a|b", complaints=()) for each in (QUICK, exceptional)
     ]
-    assert conclude(killed, page) == 0
+    assert conclude(killed, page, "commit `0a1b`") == 0
     rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
     assert [row[0] for row in rows] == [
         "| planted bug",
@@ -52,6 +57,46 @@ def test_without_survivors_there_is_a_page(tmp_path: Path) -> None:
     ]
     assert rows[1][3] == "`assert 0 == a\\|b` |"
     assert rows[4][2] == "both wait |"
+
+
+def test_the_page_says_who_was_run_once_more_and_on_which_commit(tmp_path: Path) -> None:
+    """A second try that is told nowhere would be a pass that nobody can judge."""
+    page = tmp_path / "mutants.md"
+    verdict = Verdict(mutant=QUICK, said="assert 0", complaints=())
+    assert conclude([verdict], page, "commit `0a1b`") == 0
+    assert "Run on commit `0a1b`." in page.read_text()
+    assert "In this run none needed it." in page.read_text()
+    conclude([replace(verdict, again={HARMLESS.killer: "asserted: too late"})], page, "commit `1`")
+    assert "In this run none needed it." not in page.read_text()
+    test = HARMLESS.killer.removeprefix("tests/")
+    assert page.read_text().endswith(f"| {QUICK.name} | `{test}` | `asserted: too late` |\n")
+
+
+class OnceUnlucky:
+    """A tree in which the other killer fails at first."""
+
+    def __init__(self) -> None:
+        self.runs: list[list[str]] = []
+
+    @contextmanager
+    def planted(self, _changes: Sequence[Change]) -> Iterator[None]:
+        """Nothing is planted."""
+        yield
+
+    def run(self, killers: Sequence[str]) -> Ends:
+        """The bug's own killer asserts always, the other one the first time."""
+        self.runs.append(list(killers))
+        other = ("asserted", "too late") if len(self.runs) == 1 else ("passed", "")
+        return {killer: OWN.get(killer, other) for killer in killers}
+
+
+def test_only_killers_of_others_are_run_once_more_and_that_is_noted() -> None:
+    """The bug's own killer has one try."""
+    tree, trees = OnceUnlucky(), queue.SimpleQueue[Any]()
+    trees.put(tree)
+    verdict = _try(trees, QUICK, [QUICK.killer, OTHER])
+    assert tree.runs == [[QUICK.killer, OTHER], [OTHER]]
+    assert (verdict.complaints, verdict.again) == ([], {OTHER: "asserted: too late"})
 
 
 OTHER = "tests/other.py::test_other"

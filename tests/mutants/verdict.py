@@ -1,7 +1,7 @@
 """Killed, and by nothing but its own test: what the ends of all killers say of one mutant."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tests.mutants.copies import Ends
 from tests.mutants.mutant import Mutant
@@ -9,11 +9,16 @@ from tests.mutants.mutant import Mutant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What its killer said; empty `complaints` mean that it is killed and nothing else failed."""
+    """What its killer said; empty `complaints` mean that it is killed and nothing else failed.
+
+    `again` maps killers of other mutants that failed at first and passed when they were run once
+    more to what they said the first time.
+    """
 
     mutant: Mutant
     said: str
     complaints: Sequence[str]
+    again: Mapping[str, str] = field(default_factory=dict)
 
 
 def of_killer(ends: Ends, killer: str) -> list[tuple[str, str]]:

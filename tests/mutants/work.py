@@ -120,6 +120,34 @@ MUTANTS = (
     mutant(
         "a message is published before its job is committed",
         (
+            "api/submission.py",
+            "        answer = await _enqueue(conn, request.checked, admission)\n",
+            (
+                "        answer = await _enqueue(conn, request.checked, admission)\n"
+                "        await resources.relay.publish_at_once(conn, answer.job_id)\n"
+            ),
+        ),
+        "scenarios/test_publishing.py::test_no_message_leaves_before_its_commit_has_ended",
+        # It really goes out, through the transaction's own sight of its rows.
+        (
+            OUTBOX,
+            "    async def _round(self) -> tuple[int, bool]:\n",
+            (
+                "    async def publish_at_once(self, conn: AsyncConnection, job: JobId) -> None:\n"
+                '        staged = text("SELECT * FROM chot.outbox WHERE job_id = :job")\n'
+                '        rows = (await conn.execute(staged, {"job": job})).all()\n'
+                "        deployment = (await conn.execute(READ_DEPLOYMENT)).scalar_one()\n"
+                "        for queue, listed in _batches(rows):\n"
+                "            messages = [_outgoing(row, deployment) for row in listed]\n"
+                "            await self._sqs.send(queue, messages)\n"
+                "\n"
+                "    async def _round(self) -> tuple[int, bool]:\n"
+            ),
+        ),
+    ),
+    mutant(
+        "a submit commits inside its caller's transaction",
+        (
             "shared/jobs/enqueue.py",
             "        row = (await session.execute(ENQUEUE, binds)).one()\n",
             (
