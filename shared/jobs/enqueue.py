@@ -134,12 +134,17 @@ def _listed(job: Submit) -> str:
     item = _binds(job)
     if job.run_at is not None:
         item["run_at"] = job.run_at.isoformat()
-    payload = _payload_text(job)
+    if isinstance(job.payload, str):
+        _refuse_broken(job.payload)
+    return f'{to_json(item)[:-1]},"payload":{_payload_text(job)}}}'
+
+
+def _refuse_broken(payload: str) -> None:
+    """A text that is no JSON value of its own could end its item of the list and begin another."""
     try:
-        json.loads(payload)  # or a text that is none could end its item and begin another
-    except ValueError as error:
+        json.loads(payload, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
         raise EnqueueRefused(f"payload: {error}", field="payload", code="CH003") from None
-    return f'{to_json(item)[:-1]},"payload":{payload}}}'
 
 
 def refusal_of(error: DBAPIError) -> Exception:
@@ -150,8 +155,9 @@ def refusal_of(error: DBAPIError) -> Exception:
     if state in {"CH001", "CH002", "CH003", "CH005"}:
         field = getattr(cause, "detail", None) or "payload"
         return EnqueueRefused(message, field=field, code=state)
-    # The only CHECKs a caller can reach are those on sizes; the others: what jsonb cannot hold.
-    if state in {"23514", "22P05", "22P02", "22003"}:
+    # The only CHECKs a caller can reach are those on sizes; the others: what jsonb cannot hold, be
+    # it for its depth (54001).
+    if state in {"23514", "22P05", "22P02", "22003", "54001"}:
         return EnqueueRefused(message, field="payload", code=state)
     if state in {"55P03", "40P01", "CH006"}:
         return Busy("the active job of this work is being written on; try again")

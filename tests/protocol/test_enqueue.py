@@ -285,12 +285,17 @@ async def test_a_payload_may_be_json_text(probes: AsyncEngine) -> None:
     assert (first.created, batch.created, batch.job_id) == (True, False, first.job_id)
     (kept,) = await fetch(probes, "SELECT payload::text AS said FROM chot.job_payloads")
     assert kept.said == text
-    for broken in ('{"number": 8}}, {"kind": "probe.write", "payload": {"number": 9}', "[]", "{"):
+    spliced = '{"number": 8}}, {"kind": "probe.write", "payload": {"number": 9}'
+    for broken in (spliced, "[]", "{", '{"a":' + "[" * 100_000):
         for many in (False, True):
             with pytest.raises(EnqueueRefused) as caught:
                 await _attempt(probes, write(payload=broken), many=many)
             assert caught.value.field.startswith("payload")
     assert await rows(probes) == (1, 1, 1)
+    long = '{"number": 8, "x": ' + "9" * 5000 + "}"  # more digits than int() would read
+    for many in (False, True):
+        await _attempt(probes, write(payload=long), many=many)
+    assert (await rows(probes))[0] == 3, "the second is met, and number 99 goes with it"
 
 
 # What a caller's transaction may be
