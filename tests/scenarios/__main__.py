@@ -1,9 +1,11 @@
 """`python -m tests.scenarios`: run the scenarios' tests, then write docs/scenarios.md.
 
 The ordinary tests by default, the long ones too with `--long`. What a run found is kept in
-.chot/scenarios.json, so that long tests may be run one scenario at a time (`--long F37`). Exit
-code 1 when a scenario has no test, an ordinary test has not passed or a long one has failed; what
-is wrong is printed, and the page is not written.
+.chot/scenarios.json with its commit and time, so that long tests may be run one scenario at a time
+(`--long F37`); `--take FILE`, as often as there are files, adds what runs of pytest with the plugin
+have found. Exit code 1 when a scenario has no test, an ordinary test has not passed or a long one
+has failed; what is wrong is printed, and the page is not written. With `--long` it is 1 as well
+while a long test has no result; the page is written, and says so.
 """
 
 import argparse
@@ -28,19 +30,26 @@ def main() -> int:
     parser.add_argument("ids", nargs="*", help="these scenarios only, e.g. F03 F11")
     parser.add_argument("--long", action="store_true", help="the long tests as well")
     parser.add_argument("--processes", type=int, default=3)
-    parser.add_argument("--take", type=Path, help="run nothing: what a run of pytest has found")
+    parser.add_argument(
+        "--take",
+        type=Path,
+        action="append",
+        default=[],
+        help="run nothing: take what a run of pytest has found; later files win",
+    )
     options = parser.parse_args()
     KEPT.parent.mkdir(exist_ok=True)
-    found = rows_from(options.take.read_text()) if options.take else _found(options)
+    taken = [rows_from(path.read_text()) for path in options.take]
+    found = taken or [_found(options)]
     kept = rows_from(KEPT.read_text()) if KEPT.exists() else []
-    rows = merged(_marked(), kept, found)
+    rows = merged(_marked(), kept, *found)
     KEPT.write_text(rows_to(rows))
-    all_wrong = complaints(rows)
     # Who asked for some hears of those; the page is written of all or not at all.
-    wrong = [line for line in all_wrong if not options.ids or line[:3] in options.ids]
+    wrong = complaints(rows, long=options.long)
+    wrong = [line for line in wrong if not options.ids or line[:3] in options.ids]
     wrong += [f"{each}: no such scenario" for each in options.ids if each not in KNOWN]
     sys.stdout.writelines(f"{line}\n" for line in wrong)
-    if not all_wrong:
+    if not complaints(rows):
         PAGE.write_text(page_of(rows))
     tried = set(options.ids) or {row.scenario for row in rows}
     sys.stdout.write(f"{len(tried)} scenarios, {len(wrong)} complaints\n")

@@ -4,6 +4,8 @@ Works under xdist: what a test shows travels to the writing process as a propert
 """
 
 import json
+import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ PROPERTY = "scenario"
 # Worse ones later: of a test's phases, and of its parameters, the worst outcome counts.
 NOT_RUN = "not run"
 OUTCOMES = (NOT_RUN, "passed", "skipped", "failed")
+# The page itself says nothing of what was tried.
+CHANGES = ("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/scenarios.md")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,14 +48,33 @@ def pytest_configure(config: pytest.Config) -> None:
     """Only the process that hears all reports writes."""
     path = config.getoption("--scenario-results")
     if path is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Results(path))
+        config.pluginmanager.register(Results(path, this_run(config.rootpath)))
+
+
+def this_run(root: Path) -> str:
+    """Of which commit the tree is, with changes or not, and what time it is (UTC)."""
+    commit = _git(root, "rev-parse", "--short", "HEAD") or "no commit known"
+    changed = " with changes" if _git(root, *CHANGES) else ""
+    return f"{commit}{changed}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """What git says; nothing where there is no git or no repository."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip()
 
 
 class Results:
     """What the reports said, and at the end one JSON list of it; what the file held is kept."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, run: str) -> None:
         self._path = path
+        self._run = run
         self._rows: dict[tuple[str, ...], dict[str, str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -71,6 +94,7 @@ class Results:
                 "tier": tier,
                 "outcome": outcome,
                 "excluded": excluded,
+                "run": "" if outcome == NOT_RUN else self._run,
             },
         )
         row["outcome"] = max(row["outcome"], outcome, key=OUTCOMES.index)
