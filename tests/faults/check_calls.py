@@ -41,14 +41,21 @@ def healthy_jobs_succeed(seen: Ordered) -> Found:
 
 
 def cancelled_stay_cancelled(seen: Ordered) -> Found:
-    """A cancel that was acknowledged is final, and no effect comes after it."""
+    """A cancel that was acknowledged is final, and no effect is committed after it.
+
+    By the trail, not by when the effect was written: a commit may come long after that.
+    """
     for call in seen.calls("cancel", "ok"):
         job = seen.jobs.get(str(call.job_id))
         if job is not None and job.state != "cancelled":
             yield job.id, f"call {call.id} cancelled it, and it is {job.state}"
+        trail = seen.transitions.get(str(call.job_id), [])
+        ended = next((each.n for each in trail if each.state == "cancelled"), None)
         for effect in seen.effects.get(str(call.job_id), []):
-            if effect.at > call.ended:
-                yield call.job_id, f"chunk {effect.chunk} was written after the cancel's answer"
+            fenced = seen.commit_of(effect)
+            late = fenced is None or (ended is not None and fenced.n > ended)
+            if late or effect.at > call.ended:
+                yield call.job_id, f"chunk {effect.chunk} was committed after the cancel"
 
 
 def no_job_from_nowhere(seen: Ordered) -> Found:

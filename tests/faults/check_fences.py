@@ -115,7 +115,7 @@ def effects_are_written_once(seen: Ordered) -> Found:
         if job_id not in seen.jobs:
             yield job_id, "has effects and no row"
         elif chunks != sorted(chunks):
-            yield job_id, f"chunks were written in the order {chunks}"
+            yield job_id, f"chunks were committed in the order {chunks}"
     for job in seen.evidence.jobs:
         wanted = expected_effects(job)
         found = len(seen.effects.get(job.id, []))
@@ -138,14 +138,24 @@ def expected_effects(job: Job) -> int | None:
 
 
 def no_effect_under_an_older_fence(seen: Ordered) -> Found:
-    """Fences of effects never go back, belong to one process each, and to a claim there was."""
+    """In the order of their commits fences of effects never go back; each is its commit's own.
+
+    That order is the fenced transition's: an effect may have been written long before. And each
+    fence belongs to one process, and to a claim there was.
+    """
     for job_id, effects in seen.effects.items():
         claims = {row.fence: row for row in seen.attempts.get(job_id, [])}
         pids: dict[int, int] = {}
         for before, after in pairwise(effects):
             if after.fence < before.fence:
-                yield job_id, f"fence {after.fence} wrote after fence {before.fence}"
+                yield job_id, f"fence {after.fence} committed after fence {before.fence}"
         for effect in effects:
+            fenced = seen.commit_of(effect)
+            if fenced is None:
+                yield job_id, f"an effect of fence {effect.fence} was committed with no transition"
+            elif fenced.fence != effect.fence:
+                text = f"an effect of fence {effect.fence} was committed under {fenced.fence}"
+                yield job_id, f"{text} (n {fenced.n})"
             claim = claims.get(effect.fence)
             if claim is None or claim.attempt != effect.attempt:
                 yield job_id, f"an effect of fence {effect.fence} has no such attempt"

@@ -21,10 +21,10 @@ QUERIES: Mapping[str, str] = {
         SELECT n, job_id::text, old_state, state, old_fence, fence, token::text, attempt,
                max_attempts, lost_leases, interruptions, checkpoint_no,
                {EPOCH.format("lease_expires_at", "lease_expires_at")}, worker_id,
-               {AT}, by_name, by_pid
+               {AT}, xact::text::bigint AS xact, by_name, by_pid
           FROM audit.transitions ORDER BY n""",
     "effects": f"""
-        SELECT n, job_id::text, chunk, item, fence, attempt, pid, {AT}
+        SELECT n, job_id::text, chunk, item, fence, attempt, pid, {AT}, xact::text::bigint AS xact
           FROM faults.effects ORDER BY n""",
     "attempts": """
         SELECT job_id::text, fence, attempt, outcome, worker_id, claimed_checkpoint_no

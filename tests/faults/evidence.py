@@ -82,13 +82,14 @@ class Transition:
     lease_expires_at: float | None
     worker_id: str | None
     at: float
+    xact: int
     by_name: str = ""
     by_pid: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """One effect that a handler committed."""
+    """One effect that a handler committed; `n` and `at` are of when it was written."""
 
     n: int
     job_id: str
@@ -98,6 +99,7 @@ class Effect:
     attempt: int
     pid: int
     at: float
+    xact: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,8 +234,21 @@ class Ordered:
 
     @cached_property
     def effects(self) -> dict[str, list[Effect]]:
-        """Each job's effects in the order they were written."""
-        return _by_job(sorted(self.evidence.effects, key=lambda each: each.n))
+        """Each job's effects in the order they were committed, those of one commit as written."""
+        return _by_job(sorted(self.evidence.effects, key=self._place))
+
+    def _place(self, effect: Effect) -> tuple[float, int]:
+        fenced = self.commit_of(effect)
+        return (float("inf") if fenced is None else fenced.n, effect.n)
+
+    def commit_of(self, effect: Effect) -> Transition | None:
+        """The last transition of its job in the transaction that wrote it: the fence, or None."""
+        return self._commits.get((effect.job_id, effect.xact))
+
+    @cached_property
+    def _commits(self) -> dict[tuple[str, int], Transition]:
+        ordered = sorted(self.evidence.transitions, key=lambda each: each.n)
+        return {(each.job_id, each.xact): each for each in ordered}
 
     @cached_property
     def attempts(self) -> dict[str, list[Attempt]]:

@@ -4,9 +4,11 @@ import asyncio
 import os
 import signal
 import time
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.errors import PermanentError, RetryableError
 from tests.faults.kinds import Chunked, Gather, Harm
@@ -22,6 +24,8 @@ EFFECT = text("""
 ENTRY = text("""
     INSERT INTO faults.entries (job_id, chunk, account, amount)
     VALUES (:job_id, :chunk, :account, :amount)""")
+SLEEP = text("SELECT pg_sleep(CAST(:seconds AS double precision))")
+POOL_IS_EMPTY_SECONDS = 0.3
 BOOK = text("UPDATE faults.accounts SET balance = balance + :amount WHERE code = :account")
 
 
@@ -92,16 +96,35 @@ async def harm(context: JobContext, payload: Harm) -> None:
             raise PermanentError("told to be wrong", code="TOLD")
         case "exit":
             os._exit(137)
+    taken = None
+    if payload.how == "hog_pool" and context.job.attempt == 1:
+        taken = await _take_all_reads(context, payload.seconds)
     async with context.completion() as tx:
         await _write_effect(context, tx, 0)
-        tx.result = {"how": payload.how}
+        tx.result = {"how": payload.how, "taken": taken}
         if context.job.attempt == 1:
             if payload.how == "stop_in_transaction":
                 os.kill(os.getpid(), signal.SIGSTOP)
             elif payload.how == "block_loop":
                 time.sleep(payload.seconds)  # noqa: ASYNC251 - this is the harm
-            else:
+            elif payload.how == "kill_child":
                 await context.offload(exit_now)
+
+
+async def _take_all_reads(context: JobContext, seconds: float) -> int:
+    """Hold every connection a handler can get at until the pool gives no more; how many.
+
+    Those it reads with: of those it writes with a lease has one at a time.
+    """
+    async with AsyncExitStack() as stack:
+        taken: list[AsyncConnection] = []
+        with suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(POOL_IS_EMPTY_SECONDS):
+                    taken.append(await stack.enter_async_context(context.read()))
+        # At work, not idle: the server ends nobody's idle transaction here.
+        await asyncio.gather(*(each.execute(SLEEP, {"seconds": seconds}) for each in taken))
+    return len(taken)
 
 
 async def gather(context: JobContext, payload: Gather) -> None:

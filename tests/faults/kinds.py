@@ -29,7 +29,7 @@ class Harm(Payload):
     """Harm the worker at the first attempt (poison: at every one), else write one effect."""
 
     number: int
-    how: Literal["stop_in_transaction", "block_loop", "kill_child", "permanent", "exit"]
+    how: Literal["stop_in_transaction", "block_loop", "kill_child", "hog_pool", "permanent", "exit"]
     seconds: float = 0.0
 
 

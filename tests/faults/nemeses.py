@@ -29,7 +29,14 @@ from tests.sqs_proxy import Body, EntryFault, Refusal, SendFaults
 Nemesis = Callable[[World, Step], Awaitable[Mapping[str, Any] | None]]
 RECOVERY_TRIES = 100
 DRAIN_SLACK_SECONDS = 6.0
-HOG_SECONDS = 1.2
+HOGS, HOLDERS = 3, 15
+HOLD_SECONDS = 1.2
+HOG_ENDS_SECONDS = 1.0
+HOGGED = """
+    SELECT (j.result ->> 'taken')::integer AS taken
+      FROM chot.jobs j JOIN chot.job_payloads p ON p.job_id = j.id
+     WHERE j.kind = 'fault.harm' AND (p.payload ->> 'number')::bigint = ANY($1::bigint[])
+       AND j.result ->> 'taken' IS NOT NULL"""
 
 
 async def run_schedule(world: World, steps: Sequence[Step], client: Client) -> None:
@@ -49,7 +56,7 @@ async def _run_step(world: World, step: Step, client: Client, began: float) -> N
     try:
         detail: Mapping[str, Any] | None = None
         if step.target == "jobs":
-            await harm_by_job(client, step)
+            detail = await harm_by_job(world, client, step)
         else:
             detail = await NEMESES[step.fault](world, step)
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
@@ -267,7 +274,7 @@ async def trouble_sqs(world: World, step: Step) -> None:
         world.sqs.heal()
 
 
-async def harm_by_job(client: Client, step: Step) -> None:
+async def harm_by_job(world: World, client: Client, step: Step) -> Mapping[str, Any] | None:
     """Faults that come from inside: jobs that stop, block, hold, die, or kill."""
     number = 9_000_000 + round(step.at * 1_000)
     match step.fault:
@@ -278,11 +285,31 @@ async def harm_by_job(client: Client, step: Step) -> None:
             payload = {"number": number, "how": step.detail["how"]}
             await client.submit("fault.harm", payload, max_attempts=1)
         case "hog_pool":
-            # Longer than idle-in-transaction, and the server would end them: that is no hog.
-            held = {"chunks": 1, "hold": min(step.seconds, HOG_SECONDS)}
-            jobs = ({"number": number + n} | held for n in range(15))
-            await asyncio.gather(*(client.submit("fault.write", job) for job in jobs))
+            return await hog_pools(world, client, step, number)
     await asyncio.sleep(step.seconds)
+    return None
+
+
+async def hog_pools(world: World, client: Client, step: Step, number: int) -> Mapping[str, Any]:
+    """Jobs that take every read connection of their worker, beside jobs that hold transactions.
+
+    Together they are as many as there are slots. Answers how many connections each hog got before
+    its pool gave no more; one that was hit by another fault meanwhile tells nothing.
+    """
+    hog = {"how": "hog_pool", "seconds": step.seconds}
+    # Longer than idle-in-transaction, and the server would end them: that is no hog.
+    held = {"chunks": 1, "hold": min(step.seconds, HOLD_SECONDS)}
+    numbers = range(number, number + HOGS)
+    hogs = (client.submit("fault.harm", {"number": n} | hog) for n in numbers)
+    jobs = ({"number": number + HOGS + n} | held for n in range(HOLDERS))
+    await asyncio.gather(*hogs, *(client.submit("fault.write", job) for job in jobs))
+    await asyncio.sleep(step.seconds + HOG_ENDS_SECONDS)
+    admin = await world.admin()
+    try:
+        rows = await admin.fetch(HOGGED, list(numbers))
+    finally:
+        await admin.close()
+    return {"taken": [row["taken"] for row in rows]}
 
 
 async def heal(world: World) -> None:

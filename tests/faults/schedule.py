@@ -44,7 +44,7 @@ DURATIONS: Mapping[str, tuple[float, float]] = {
     "stop_in_transaction": (1.2, 2.5),
     "block_loop": (0.3, 1.5),
     "kill_child": (0.1, 0.2),
-    "hog_pool": (0.2, 0.4),
+    "hog_pool": (0.5, 1.2),
     "poison": (0.1, 0.2),
     "sqs_lose": (1.0, 3.0),
     "sqs_late": (1.0, 3.0),

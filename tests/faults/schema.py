@@ -4,7 +4,8 @@ ACCOUNTS = 12
 OPENING_BALANCE = 1_000
 
 # Written by a trigger in the same transaction as the change, so that what was rolled back is not
-# there; the row's lock makes the order of `n` the order of commits of one job.
+# there; the row's lock makes the order of `n` the order of commits of one job. `xact` says which
+# transition an effect was committed with, whenever in its transaction it was written.
 AUDIT_SCHEMA = """
     CREATE SCHEMA audit AUTHORIZATION chot_owner;
     CREATE TABLE audit.transitions (
@@ -14,6 +15,7 @@ AUDIT_SCHEMA = """
         lost_leases integer NOT NULL, interruptions integer NOT NULL,
         checkpoint_no integer NOT NULL, lease_expires_at timestamptz, worker_id text,
         at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        xact xid8 NOT NULL DEFAULT pg_current_xact_id(),
         by_name text NOT NULL DEFAULT current_setting('application_name'),
         by_pid integer NOT NULL DEFAULT pg_backend_pid());
     ALTER TABLE audit.transitions OWNER TO chot_owner;
@@ -46,7 +48,8 @@ EFFECTS_SCHEMA = f"""
     CREATE TABLE faults.effects (
         n bigint GENERATED ALWAYS AS IDENTITY, job_id uuid NOT NULL, chunk integer NOT NULL,
         item text, fence bigint NOT NULL, attempt integer NOT NULL, pid integer NOT NULL,
-        at timestamptz NOT NULL DEFAULT clock_timestamp());
+        at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        xact xid8 NOT NULL DEFAULT pg_current_xact_id());
     CREATE TABLE faults.accounts (code integer PRIMARY KEY, balance bigint NOT NULL);
     INSERT INTO faults.accounts SELECT c, {OPENING_BALANCE}
       FROM generate_series(0, {ACCOUNTS - 1}) c;

@@ -115,6 +115,7 @@ def trail(start: int, job_id: str, *states: tuple[Any, ...]) -> list[Transition]
                 lease_expires_at=start + place + 3.0 if running else None,
                 worker_id="a" if running else None,
                 at=float(start + place),
+                xact=start + place,
             )
         )
     return found
@@ -133,6 +134,7 @@ def attempt(job_id: str, fence: int, outcome: str | None) -> Attempt:
 
 def effect(n: int, job_id: str, chunk: int, fence: int, **changes: Any) -> Effect:
     standard: dict[str, Any] = {"item": None, "attempt": fence, "pid": fence, "at": float(n)}
+    standard["xact"] = n
     return Effect(n=n, job_id=job_id, chunk=chunk, fence=fence, **(standard | changes))
 
 
@@ -190,7 +192,7 @@ def sound() -> Evidence:
             effect(15, WRITER, 1, 2),
             effect(22, MOVER, 0, 1),
             effect(32, GATHERER, 0, 1, item="i1"),
-            effect(33, GATHERER, 1, 1, item="i2"),
+            effect(33, GATHERER, 1, 1, item="i2", xact=32),
             effect(52, CANCELLED, 0, 1),
         ],
         attempts=[
@@ -247,6 +249,13 @@ def two_jobs_of_an_unknown_call(evidence: Evidence) -> None:
     evidence.jobs += [job(name, "fault.write", payload) for name in "xy"]
 
 
+def written_in_time_and_committed_after_the_cancel(evidence: Evidence) -> None:
+    """The fence is broken: it moves the checkpoint of a job that is cancelled."""
+    late = replace(evidence.transitions[-1], n=54, old_state="cancelled", checkpoint_no=2, xact=54)
+    evidence.transitions.append(late)
+    evidence.effects.append(effect(51, CANCELLED, 1, 1, xact=54))
+
+
 def risen(evidence: Evidence) -> None:
     """The poison job left dead once more."""
     evidence.transitions.extend(
@@ -286,6 +295,11 @@ PLANTED: list[tuple[Check, str, Plant]] = [
         check_calls.cancelled_stay_cancelled,
         "effect after the cancel",
         lambda e: e.effects.append(effect(70, CANCELLED, 1, 1)),
+    ),
+    (
+        check_calls.cancelled_stay_cancelled,
+        "written before the cancel, committed after it",
+        written_in_time_and_committed_after_the_cancel,
     ),
     (
         check_calls.no_job_from_nowhere,
@@ -396,6 +410,16 @@ PLANTED: list[tuple[Check, str, Plant]] = [
         check_fences.no_effect_under_an_older_fence,
         "zombie writes",
         lambda e: e.effects.append(effect(17, WRITER, 2, 1)),
+    ),
+    (
+        check_fences.no_effect_under_an_older_fence,
+        "zombie writes first and commits last",
+        lambda e: e.effects.append(effect(11, WRITER, 2, 1, xact=16)),
+    ),
+    (
+        check_fences.no_effect_under_an_older_fence,
+        "effect beside every transition",
+        lambda e: change(e.effects, 5, xact=1),
     ),
     (
         check_fences.no_effect_under_an_older_fence,
