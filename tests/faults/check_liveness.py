@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from shared.publishing import FIRST_RESEND_SECONDS
 from tests.faults.evidence import Ordered, Window
 from tests.faults.violations import Found
 
@@ -12,6 +13,9 @@ SLACK_SECONDS = 5.0
 # From the end of a fault until its process is surely at work again: back-offs, half-open
 # connections that are given up.
 RECOVERY_SECONDS = 4.0
+
+# Of each worker, as tests.faults.world starts it.
+SLOTS = {"default": 6, "costing": 1}
 
 Span = tuple[float, float]
 KILLED_BY_JOB = 137  # tests.faults.handlers.harm
@@ -80,6 +84,89 @@ def no_lease_outlives_its_time(seen: Ordered) -> Found:
             yield stuck.job_id, f"{text}; {bound:.1f} s are allowed"
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A job whose lease was reaped: from then to its next claim, and how much of it counts.
+
+    `bound` is what that part may be.
+    """
+
+    job_id: str
+    fence: int
+    seconds: float
+    bound: float
+
+
+def waits_for_a_claim(seen: Ordered) -> list[Wait]:
+    """Every stretch from a reaping to what came next, longest first; only time that counts.
+
+    It counts while the database was reachable and a worker under no fault had a free slot, whoever
+    had the others. A stretch in which SQS was under a fault is L1's, and is left out.
+    """
+    troubled = [_span(w) for w in seen.evidence.windows if w.target == "sqs"]
+    faults = [_span(w) for w in seen.evidence.windows if w.target != "sqs"]
+    full = {queue: no_room(seen, queue) for queue in SLOTS}
+    found = []
+    for job_id, trail in seen.transitions.items():
+        queue = queue_of(seen, job_id)
+        for before, reaped, after in zip(trail, trail[1:], [*trail[2:], None], strict=False):
+            if (before.state, reaped.state) != ("running", "pending"):
+                continue
+            span = (reaped.at, seen.facts.ended if after is None else after.at)
+            if reaped.lost_leases == before.lost_leases or overlap(span, merged(troubled)):
+                continue
+            seconds = span[1] - span[0] - overlap(span, full[queue])
+            bound = SLACK_SECONDS
+            if overlap(span, merged(faults)):
+                # It died with the message: one that it sent, or one that it had received.
+                bound += FIRST_RESEND_SECONDS + 2 * seen.facts.lease
+            found.append(Wait(job_id, reaped.fence, seconds, bound))
+    return sorted(found, key=lambda wait: -wait.seconds)
+
+
+def a_reaped_job_runs_again_in_time(seen: Ordered) -> Found:
+    """L2 to its end: who was reaped is claimed again, where there is somebody to claim it."""
+    for wait in waits_for_a_claim(seen):
+        if wait.seconds > wait.bound:
+            text = f"waited {wait.seconds:.1f} s for a claim after fence {wait.fence} was reaped"
+            yield wait.job_id, f"{text}; {wait.bound:.1f} s are allowed"
+
+
+def queue_of(seen: Ordered, job_id: str) -> str:
+    """The queue of the job's kind."""
+    job = seen.jobs.get(job_id)
+    return "costing" if job is not None and job.kind == "costing.run" else "default"
+
+
+def no_room(seen: Ordered, queue: str) -> list[Span]:
+    """When nobody could claim: the database away, or no slot surely free.
+
+    Surely: fewer jobs run than workers under no fault have slots, all of them taken for theirs.
+    """
+    moves: list[tuple[float, int, int]] = []
+    for job_id, trail in seen.transitions.items():
+        if queue_of(seen, job_id) != queue:
+            continue
+        runs = [each.state == "running" for each in trail]
+        for each, was, runs_now in zip(trail, [False, *runs], runs, strict=False):
+            if was != runs_now:
+                moves.append((each.at, 1 if runs_now else -1, 0))
+    for number in range(1, seen.facts.workers + 1):
+        spans = [_span(w) for w in seen.evidence.windows if w.target == f"worker {number}"]
+        for began, ended in merged(spans):
+            moves += [(began, 0, -1), (ended, 0, 1)]
+    busy, well, since = 0, seen.facts.workers, None
+    spans = [_span(w) for w in seen.evidence.windows if w.target == "database"]
+    for at, job, worker in sorted(moves):
+        busy, well = busy + job, well + worker
+        if busy >= well * SLOTS[queue]:
+            since = at if since is None else since
+        elif since is not None:
+            spans.append((since, at))
+            since = None
+    return merged(spans if since is None else [*spans, (since, seen.facts.ended)])
+
+
 def blind_spans(windows: Sequence[Window], workers: int) -> list[Span]:
     """When nobody could have reaped: the database away, or every worker under a fault."""
     blind = merged(_span(w) for w in windows if w.target == "database")
@@ -133,5 +220,6 @@ LIVENESS_CHECKS = (
     everything_drains,
     drained_processes_end_well,
     no_lease_outlives_its_time,
+    a_reaped_job_runs_again_in_time,
     no_two_owners_at_once,
 )

@@ -16,7 +16,7 @@ import httpx
 from dev.sample_company import load_sample
 from tests.faults.backing import Backing
 from tests.faults.check import check_evidence
-from tests.faults.check_liveness import stuck_leases
+from tests.faults.check_liveness import stuck_leases, waits_for_a_claim
 from tests.faults.clients import (
     CALL_SECONDS,
     Client,
@@ -235,7 +235,7 @@ async def _drain(world: World, seconds: float) -> tuple[bool, float]:
 def numbers(verdict: Verdict) -> dict[str, Any]:
     """What a run amounted to, for its line in the summary."""
     seen = Ordered(verdict.evidence)
-    stuck = stuck_leases(seen)
+    stuck, waits = stuck_leases(seen), waits_for_a_claim(seen)
     calls = verdict.evidence.calls
     return {
         "seed": verdict.plan.seed,
@@ -248,6 +248,8 @@ def numbers(verdict: Verdict) -> dict[str, Any]:
         "lost": sum(job.lost_leases for job in seen.jobs.values()),
         "released": sum(job.interruptions for job in seen.jobs.values()),
         "stuck_s": round(max((each.seconds for each in stuck), default=0.0), 1),
+        "waited_s": round(max((each.seconds for each in waits), default=0.0), 1),
+        "waits": len(waits),
         "drain_s": round(verdict.evidence.facts.drain_seconds, 1),
         "violations": len(verdict.violations) + len(verdict.failures),
     }

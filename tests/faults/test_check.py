@@ -11,207 +11,22 @@ import pytest
 
 from tests.faults import check_books, check_calls, check_fences, check_liveness
 from tests.faults.check import CHECKS, check_evidence
-from tests.faults.evidence import (
-    Attempt,
-    Call,
-    Effect,
-    Entry,
-    Evidence,
-    Facts,
-    Job,
-    Key,
-    Ordered,
-    Transition,
-    Window,
-    load_evidence,
+from tests.faults.evidence import Attempt, Call, Evidence, Ordered, Window, load_evidence
+from tests.faults.sound import (
+    CANCELLED,
+    MOVER,
+    POISON,
+    WRITER,
+    call,
+    effect,
+    job,
+    many,
+    sound,
+    submit,
+    trail,
 )
-from tests.faults.schema import ACCOUNTS, OPENING_BALANCE
 from tests.faults.timeline import print_timeline
 from tests.faults.violations import Check
-
-WRITER, MOVER, GATHERER, POISON, CANCELLED = "w", "m", "g", "p", "c"
-
-
-def facts(**changes: Any) -> Facts:
-    balances = {str(code): OPENING_BALANCE for code in range(ACCOUNTS)}
-    standard: dict[str, Any] = {
-        "seed": 1,
-        "seconds": 20.0,
-        "workers": 3,
-        "postgres": 18,
-        "began": 0.0,
-        "ended": 100.0,
-        "lease": 3.0,
-        "idle_in_transaction": 2.0,
-        "reaper": 1.0,
-        "drained": True,
-        "drain_seconds": 1.0,
-        "outbox": 0,
-        "balances": balances | {"0": OPENING_BALANCE + 7, "1": OPENING_BALANCE - 7},
-        "orders": [(1, WRITER)],
-        "costed": {"RED/A movement 1": [[5, 0, None]]},
-        "oracle": {"RED/A movement 1": [[5, 0, None]]},
-    }
-    return Facts(**(standard | changes))
-
-
-def call(number: int, op: str, **changes: Any) -> Call:
-    standard: dict[str, Any] = {
-        "process": number,
-        "args": {},
-        "began": float(number),
-        "ended": number + 0.5,
-        "outcome": "ok",
-        "answer": {},
-    }
-    return Call(id=number, op=op, **(standard | changes))
-
-
-def submit(number: int, job_id: str, kind: str, payload: dict[str, Any], **changes: Any) -> Call:
-    op, key = changes.pop("op", "submit"), changes.pop("key", None)
-    answer = {"job_id": job_id, "created": True, "status": 202, "body": f"answer of {job_id}"}
-    args = {"kind": kind, "payload": payload, "key": key}
-    return call(number, op, **({"args": args, "answer": answer} | changes))
-
-
-def many(*redriven: str) -> dict[str, Any]:
-    """The answer to a redrive of many."""
-    return {"status": 200, "body": "", "redriven": list(redriven), "refused": []}
-
-
-def job(job_id: str, kind: str, payload: dict[str, Any], **changes: Any) -> Job:
-    standard: dict[str, Any] = {
-        "state": "succeeded",
-        "attempt": 1,
-        "max_attempts": 5,
-        "lost_leases": 0,
-        "interruptions": 0,
-        "fence": 1,
-        "checkpoint_no": 1,
-    }
-    return Job(id=job_id, kind=kind, payload=payload, **(standard | changes))
-
-
-def trail(start: int, job_id: str, *states: tuple[Any, ...]) -> list[Transition]:
-    """(state, fence, lost_leases, checkpoint_no) each, one second apart from `start` on."""
-    found: list[Transition] = []
-    for place, (state, fence, lost, checkpoint_no) in enumerate(states):
-        before = found[-1] if found else None
-        running = state == "running"
-        found.append(
-            Transition(
-                n=start + place,
-                job_id=job_id,
-                old_state=before.state if before else None,
-                state=state,
-                old_fence=before.fence if before else None,
-                fence=fence,
-                token=f"{job_id}{fence}" if running else None,
-                attempt=fence,
-                max_attempts=5,
-                lost_leases=lost,
-                interruptions=0,
-                checkpoint_no=checkpoint_no,
-                lease_expires_at=start + place + 3.0 if running else None,
-                worker_id="a" if running else None,
-                at=float(start + place),
-                xact=start + place,
-            )
-        )
-    return found
-
-
-def attempt(job_id: str, fence: int, outcome: str | None) -> Attempt:
-    return Attempt(
-        job_id=job_id,
-        fence=fence,
-        attempt=fence,
-        outcome=outcome,
-        worker_id="a",
-        claimed_checkpoint_no=0,
-    )
-
-
-def effect(n: int, job_id: str, chunk: int, fence: int, **changes: Any) -> Effect:
-    standard: dict[str, Any] = {"item": None, "attempt": fence, "pid": fence, "at": float(n)}
-    standard["xact"] = n
-    return Effect(n=n, job_id=job_id, chunk=chunk, fence=fence, **(standard | changes))
-
-
-def sound() -> Evidence:
-    """A run in which all went well: a lost lease, a move, a merge, a poison, a cancel."""
-    write, gather = {"number": 1, "chunks": 2}, {"number": 3, "items": ["i1", "i2"]}
-    return Evidence(
-        facts=facts(),
-        calls=[
-            submit(1, WRITER, "fault.write", write, op="enqueue"),
-            submit(2, MOVER, "fault.move", {"number": 2}, key="k2"),
-            submit(3, MOVER, "fault.move", {"number": 2}, key="k2"),
-            submit(4, GATHERER, "fault.merge", gather),
-            submit(5, POISON, "fault.harm", {"number": 4, "how": "permanent"}),
-            submit(6, CANCELLED, "fault.write", {"number": 5, "chunks": 3}),
-            call(61, "cancel", args={"job_id": CANCELLED}),
-            call(8, "read_balances", answer={"total": ACCOUNTS * OPENING_BALANCE}),
-            submit(9, "none", "fault.write", {"number": 99}, outcome="fail", answer={}),
-        ],
-        jobs=[
-            job(WRITER, "fault.write", write, attempt=2, fence=2, lost_leases=1, checkpoint_no=3),
-            job(MOVER, "fault.move", {"number": 2, "complete": True}),
-            job(GATHERER, "fault.merge", gather),
-            job(POISON, "fault.harm", {"number": 4, "how": "permanent"}, state="dead"),
-            job(CANCELLED, "fault.write", {"number": 5, "chunks": 3}, state="cancelled"),
-        ],
-        transitions=[
-            *trail(
-                10,
-                WRITER,
-                ("pending", 0, 0, 0),
-                ("running", 1, 0, 0),
-                ("running", 1, 0, 1),
-                ("pending", 1, 1, 1),
-                ("running", 2, 1, 1),
-                ("running", 2, 1, 2),
-                ("succeeded", 2, 1, 3),
-            ),
-            *trail(20, MOVER, ("pending", 0, 0, 0), ("running", 1, 0, 0), ("succeeded", 1, 0, 1)),
-            *trail(
-                30, GATHERER, ("pending", 0, 0, 0), ("running", 1, 0, 0), ("succeeded", 1, 0, 1)
-            ),
-            *trail(40, POISON, ("pending", 0, 0, 1), ("running", 1, 0, 1), ("dead", 1, 0, 1)),
-            *trail(
-                50,
-                CANCELLED,
-                ("pending", 0, 0, 0),
-                ("running", 1, 0, 0),
-                ("running", 1, 0, 1),
-                ("cancelled", 1, 0, 1),
-            ),
-        ],
-        effects=[
-            effect(12, WRITER, 0, 1),
-            effect(15, WRITER, 1, 2),
-            effect(22, MOVER, 0, 1),
-            effect(32, GATHERER, 0, 1, item="i1"),
-            effect(33, GATHERER, 1, 1, item="i2", xact=32),
-            effect(52, CANCELLED, 0, 1),
-        ],
-        attempts=[
-            attempt(WRITER, 1, "lost_lease"),
-            attempt(WRITER, 2, "succeeded"),
-            attempt(MOVER, 1, "succeeded"),
-            attempt(GATHERER, 1, "succeeded"),
-            attempt(POISON, 1, "failed"),
-            attempt(CANCELLED, 1, "cancelled"),
-        ],
-        keys=[Key(key="k2", job_id=MOVER, body=f"answer of {MOVER}")],
-        entries=[
-            Entry(job_id=MOVER, chunk=0, account=0, amount=7),
-            Entry(job_id=MOVER, chunk=0, account=1, amount=-7),
-        ],
-        windows=[
-            Window(fault="drain", target="worker 1", began=1, ended=2, detail={"exit_code": 0})
-        ],
-    )
 
 
 def change(rows: list[Any], place: int, **changes: Any) -> None:
@@ -254,6 +69,11 @@ def written_in_time_and_committed_after_the_cancel(evidence: Evidence) -> None:
     late = replace(evidence.transitions[-1], n=54, old_state="cancelled", checkpoint_no=2, xact=54)
     evidence.transitions.append(late)
     evidence.effects.append(effect(51, CANCELLED, 1, 1, xact=54))
+
+
+def never_again(evidence: Evidence) -> None:
+    """Nothing follows the reaping of the writer."""
+    evidence.transitions[:] = [t for t in evidence.transitions if t.job_id != WRITER or t.n <= 13]
 
 
 def risen(evidence: Evidence) -> None:
@@ -463,6 +283,8 @@ PLANTED: list[tuple[Check, str, Plant]] = [
         lambda e: change(e.windows, 0, detail={"exit_code": "SIGKILL after 12 s"}),
     ),
     (check_liveness.no_lease_outlives_its_time, "nobody reaps", moved(13, at=30.0)),
+    (check_liveness.a_reaped_job_runs_again_in_time, "nobody claims", moved(14, at=19.0)),
+    (check_liveness.a_reaped_job_runs_again_in_time, "no claim to the end", never_again),
     (
         check_liveness.no_two_owners_at_once,
         "taken before it ran out",
@@ -529,6 +351,40 @@ def test_time_under_a_fault_does_not_count_as_stuck() -> None:
     moved(13, at=30.0)(evidence)
     evidence.windows.append(Window(fault="pg_restart", target="database", began=14, ended=26))
     assert list(check_liveness.no_lease_outlives_its_time(Ordered(evidence))) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "windows"),
+    [
+        (17.9, []),
+        (28.0, [("pg_restart", "database", 14, 24)]),
+        (28.0, [("stop", f"worker {number}", 14, 24) for number in (1, 2, 3)]),
+        (40.0, [("sqs_black_hole", "sqs", 14, 15)]),
+        (28.9, [("kill", "api 1", 13, 14)]),
+    ],
+    ids=["in time", "no database", "no worker", "no queue", "died with the message"],
+)
+def test_a_reaped_job_waits_for_whom_it_must(at: float, windows: list[Any]) -> None:
+    evidence = sound()
+    moved(14, at=at)(evidence)
+    for fault, target, began, ended in windows:
+        evidence.windows.append(Window(fault=fault, target=target, began=began, ended=ended))
+    assert list(check_liveness.a_reaped_job_runs_again_in_time(Ordered(evidence))) == []
+
+
+@pytest.mark.parametrize(("others", "excused"), [(18, True), (17, False)])
+def test_a_reaped_job_waits_while_all_slots_are_taken(others: int, *, excused: bool) -> None:
+    """Eighteen slots: one that is free ends the excuse."""
+    evidence = sound()
+    for n, at in ((14, 30.0), (15, 31.0), (16, 32.0)):
+        moved(n, at=at)(evidence)
+    for number in range(others):
+        name = f"other {number}"
+        evidence.jobs.append(job(name, "fault.write", {"number": 100 + number}))
+        held = trail(200 + 5 * number, name, ("pending", 0, 0, 0), ("running", 1, 0, 0))
+        evidence.transitions += [replace(each, at=13.0) for each in held]
+    found = list(check_liveness.a_reaped_job_runs_again_in_time(Ordered(evidence)))
+    assert (found == []) is excused
 
 
 def test_time_counts_while_one_worker_is_well() -> None:
