@@ -137,7 +137,8 @@ def _judged(response: httpx.Response) -> tuple[Outcome, dict[str, Any]]:
     answer: dict[str, Any] = {"status": response.status_code, "body": response.text}
     if response.is_success:
         told = response.json()
-        if "redriven" in told:
+        # A report of many; one job says by whom it was redriven, under the same name.
+        if "refused" in told:
             return "ok", answer | {key: _ids(told[key]) for key in ("redriven", "refused")}
         answer |= {"job_id": told["id"]}
         answer |= {k: told[k] for k in ("created", "duplicate", "state") if k in told}

@@ -1,5 +1,7 @@
 """The heart beats whatever the handlers do; where it cannot, the worker stops on its own."""
 
+from time import monotonic
+
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -16,6 +18,10 @@ from tests.journeys.looking import (
     working,
 )
 from tests.scenarios.looking import SAMPLE_SECONDS, watched_leases
+from tests.tcp_proxy import Proxy
+
+KILL_GRACE_SECONDS = 1.0  # as tests.fleet sets it
+SLACK_SECONDS = 2.0
 
 
 @pytest.mark.scenario("F05")
@@ -98,3 +104,52 @@ async def test_a_loop_blocked_beyond_the_hard_timeout_ends_its_process(
     assert (await said(stuck, "worker.stuck"))["job_id"] == str(job_id)
     await reached(probes, job_id, "succeeded")
     assert await effects(probes, job_id) == [(0, 2)]
+
+
+async def test_a_blocked_loop_without_its_database_ends_its_process_and_commits_nothing(
+    probes: AsyncEngine, fleet: Fleet, pg_proxy: Proxy
+) -> None:
+    """No cancel reaches it, no renewal leaves it: taken over, and gone within the grace.
+
+    From the lease's local end on, the process has twice the kill grace, two heartbeats and a margin.
+    Its database is back before that: had its loop been freed, the fence alone would have held.
+    """
+    blocked = fleet.worker(**fleet.proxied)
+    await working(blocked)
+    job_id = await make_job(probes, "probe.misbehave", how="block", seconds=120, only_first=True)
+    await stamped(probes, job_id)
+    pg_proxy.block()
+    gone = monotonic()
+    fleet.worker()
+    row = await reached(probes, job_id, "succeeded")
+    assert (row.attempt, row.lost_leases) == (2, 1), "taken over when its lease had run out"
+    pg_proxy.heal()
+    assert await exited(blocked) == 70
+    beat = fleet.lease / 4
+    grace = 2 * KILL_GRACE_SECONDS + 2 * beat + fleet.lease * 2 / 15
+    assert monotonic() - gone < fleet.lease + grace + SLACK_SECONDS
+    (stuck,) = fleet.events(blocked, "worker.stuck")
+    assert stuck["job_id"] == str(job_id)
+    assert await effects(probes, job_id) == [(0, 2)], "the old one committed nothing"
+    assert await outcomes(probes, job_id) == ["lost_lease", "succeeded"]
+
+
+async def test_a_loop_freed_after_its_lease_was_taken_commits_nothing(
+    probes: AsyncEngine, fleet: Fleet, pg_proxy: Proxy
+) -> None:
+    """Blocked beyond its lease without a database, then both are back within the grace."""
+    blocked = fleet.worker(**fleet.proxied)
+    await working(blocked)
+    seconds = fleet.lease + 2.0
+    job_id = await make_job(
+        probes, "probe.misbehave", how="block", seconds=seconds, only_first=True
+    )
+    await stamped(probes, job_id)
+    pg_proxy.block()
+    fleet.worker()
+    await reached(probes, job_id, "succeeded")
+    pg_proxy.heal()
+    ended = await said(blocked, "attempt.ended")
+    assert (ended["outcome"], ended["fence"]) == ("lost", 1)
+    assert await effects(probes, job_id) == [(0, 2)], "the old one committed nothing"
+    assert blocked.alive, "it was back within the grace"

@@ -161,6 +161,9 @@ MUTANTS = (
             "protocol/test_outbox.py::test_a_lower_id_committed_later_is_still_published": (
                 "the submit that it holds open is committed at once"
             ),
+            "protocol/test_bulk.py::test_a_batch_holds_no_work_above_the_one_it_waits_for": (
+                "the submit that its batch waits for is committed at once"
+            ),
         },
     ),
     mutant(
