@@ -3,6 +3,7 @@
 It answers as the agent does: the success and the failure shape both come with HTTP 200, errors of
 the request and of the call to ECS with their own code, and ECS that does not answer as 504 after
 four seconds. It runs on threads of its own; every knob is a plain attribute.
+Its `minute` may be shorter than one: what is asked for in minutes then expires in seconds.
 """
 
 import json
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Literal
 
 AGENT_GIVES_UP_SECONDS = 4.0
@@ -76,6 +77,10 @@ class Agent:
         self.puts: list[Put] = []
         self.malformed: list[str] = []
         self.closing = threading.Event()
+        # Of the machine's clock, which a database beside it reads, too: the success was sent then.
+        self.protected_at: list[float] = []
+        self.answer_delay = 0.0
+        self.minute = 60.0
         self._enabled = False
         self._expires_at = 0.0
 
@@ -124,7 +129,10 @@ class Agent:
             return 200, {"protection": {"ProtectionEnabled": not enabled}}
         if self.how != "works":
             return REFUSALS[self.how]
-        self._enabled, self._expires_at = enabled, monotonic() + minutes * 60
+        self.closing.wait(self.answer_delay)
+        self._enabled, self._expires_at = enabled, monotonic() + minutes * self.minute
+        if enabled:
+            self.protected_at.append(time())
         protection = {"ProtectionEnabled": enabled, "TaskArn": TASK_ARN}
         if enabled:
             protection["ExpirationDate"] = "2026-01-01T00:00:00Z"

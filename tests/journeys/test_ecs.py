@@ -6,13 +6,14 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dev.processes import Child
 from tests.agent_stand_in import TASK_ARN, Agent, open_agent
-from tests.factories import eventually, make_job
+from tests.factories import eventually, make_job, scalar
 from tests.fleet import Fleet
 from tests.journeys.looking import effects, exited, fenced, reached, said, stamped, working
 from worker.liveness import age_of
@@ -38,7 +39,7 @@ def on_ecs(fleet: Fleet, agent: Agent, alive: Path, **changes: str) -> Child:
 async def test_a_task_is_protected_while_it_works_and_drains_in_order(
     probes: AsyncEngine, fleet: Fleet, agent: Agent, tmp_path: Path
 ) -> None:
-    """On before the first effect, off when idle and at the end; the health check agrees."""
+    """On while it works, off when idle and at the end; the health check agrees."""
     alive = tmp_path / "alive"
     child = on_ecs(fleet, agent, alive)
     await working(child)
@@ -66,6 +67,53 @@ async def test_a_task_is_protected_while_it_works_and_drains_in_order(
     assert await exited(child) == 0
     assert not agent.protected, "what leaves in order leaves no protection behind"
     assert agent.malformed == []
+
+
+FIRST_EFFECT = """
+    SELECT min(extract(epoch FROM at))::double precision FROM probe.effects WHERE job_id = :job"""
+
+
+async def test_a_task_is_protected_before_the_first_effect_of_its_job(
+    probes: AsyncEngine, fleet: Fleet, agent: Agent, tmp_path: Path
+) -> None:
+    """A job that writes at once waits for the agent's answer, which takes its time."""
+    agent.answer_delay = 0.5
+    child = on_ecs(fleet, agent, tmp_path / "alive")
+    await working(child)
+    job_id = await make_job(probes, chunks=1)
+    await reached(probes, job_id, "succeeded")
+    first_effect = await scalar(probes, FIRST_EFFECT, job=job_id)
+    assert agent.protected_at, "it was asked"
+    assert agent.protected_at[0] <= first_effect
+
+
+@pytest.mark.long
+async def test_the_heartbeat_arms_again_before_the_protection_runs_out(
+    probes: AsyncEngine, fleet: Fleet, agent: Agent, tmp_path: Path
+) -> None:
+    """One minute is the least that can be asked for; the stand-in's has 24 seconds.
+
+    Asked again after a third of a real one, the task is protected when the first would be over.
+    """
+    agent.minute = 24.0
+    child = on_ecs(fleet, agent, tmp_path / "alive")
+    await working(child)
+    job_id = await make_job(probes, chunks=300, seconds=0.2)
+    await fenced(probes, job_id, 1)
+
+    async def first_is_over() -> bool:
+        armed = [put.at for put in agent.puts if put.enabled]
+        gone = bool(armed) and monotonic() > armed[0] + agent.minute + 1
+        assert agent.protected or not agent.protected_at, "protected at every look"
+        return gone
+
+    await eventually(first_is_over, seconds=60)
+    first, second = [put for put in agent.puts if put.enabled]
+    assert (first.minutes, second.minutes) == (1, 1)
+    assert 18 < second.at - first.at < 23, "at a third of the expiry"
+    child.send(signal.SIGTERM)
+    assert await exited(child) == 0
+    assert not agent.protected
 
 
 async def test_an_agent_that_fails_or_hangs_stops_no_job(
