@@ -33,10 +33,11 @@ HOGS, HOLDERS = 3, 15
 HOLD_SECONDS = 1.2
 HOG_ENDS_SECONDS = 1.0
 HOGGED = """
-    SELECT (j.result ->> 'taken')::integer AS taken
+    SELECT (o.result ->> 'taken')::integer AS taken
       FROM chot.jobs j JOIN chot.job_payloads p ON p.job_id = j.id
+      JOIN chot.job_outputs o ON o.job_id = j.id
      WHERE j.kind = 'fault.harm' AND (p.payload ->> 'number')::bigint = ANY($1::bigint[])
-       AND j.result ->> 'taken' IS NOT NULL"""
+       AND o.result ->> 'taken' IS NOT NULL"""
 
 
 async def run_schedule(world: World, steps: Sequence[Step], client: Client) -> None:
