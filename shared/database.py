@@ -173,6 +173,8 @@ async def set_limits(
     """Bound lock waits and idle time of the transaction that `conn` is in (seconds, 0 = none).
 
     Answers the pid of the server's process that serves this transaction, also behind a pooler.
+
+    Model: action idle_timeout.
     """
     binds = {
         "lock": f"{round(lock_timeout * 1000)}ms",

@@ -70,6 +70,8 @@ class Relay:
     """Publishes committed outbox rows; woken in-process after a commit, polls as a net.
 
     `engine` must be in autocommit: each step is one statement. Several relays may run at once.
+
+    Model: actions relay_publish, relay_crash.
     """
 
     def __init__(

@@ -305,5 +305,8 @@ async def take(
 
 
 async def take_due(conn: AsyncConnection, token: UUID, *, most: int = TAKE) -> Sequence[Row[Any]]:
-    """Take due rows as `take` does; answers the rows alone."""
+    """Take due rows as `take` does; answers the rows alone.
+
+    Model: action relay_drop.
+    """
     return (await take(conn, token, most=most)).rows

@@ -130,6 +130,8 @@ async def claim_jobs(
     `wait` (for a single id) a locked row is waited for; only so is a kind claimed of which no
     more than a maximum may run. A claim whose answer was lost is found again by the tokens that
     were made here, and adopted.
+
+    Model: action claim.
     """
     assert not wait or len(ids) == 1, "only a single claim may wait for a locked row"
     distinct = sorted(set(ids))
@@ -222,7 +224,10 @@ READ_INPUT = text("""
 
 
 async def read_input(engine: AsyncEngine, held: HeldLease) -> tuple[str, str | None]:
-    """The claimed job's payload and last committed checkpoint, both as JSON text."""
+    """The claimed job's payload and last committed checkpoint, both as JSON text.
+
+    Model: action read_input.
+    """
     async with connected(engine, held.drivers) as conn:
         row = (await conn.execute(READ_INPUT, {"job_id": held.lease.job_id})).one()
     return row.payload, row.checkpoint

@@ -42,6 +42,8 @@ async def clean_up_one(
     The job row is locked first and is still cancelled or dead, so that nothing can start it.
     Whatever a kind's cleanup raises is raised, after the job has gone behind the others: one that
     fails for ever does not keep them waiting.
+
+    Model: action clean_up.
     """
     row = None
     try:

@@ -11,7 +11,10 @@ GATHER_SECONDS = 0.1
 
 
 class Deliveries:
-    """Deletes and puts off. A failure is logged: the message comes back and ends as a miss."""
+    """Deletes and puts off. A failure is logged: the message comes back and ends as a miss.
+
+    Model: action delete_message.
+    """
 
     def __init__(self, sqs: SqsClient) -> None:
         self._sqs = sqs

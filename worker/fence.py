@@ -63,6 +63,8 @@ async def fenced_transaction(
 
     At READ COMMITTED, whatever the engine would do: at any higher level a renewal since the
     snapshot makes the fence fail for ever, and in autocommit nothing could be rolled back.
+
+    Model: actions commit_chunk, doubt_committed, doubt_rolled_back, finish_commit.
     """
     held.require()
     if held.in_transaction or held.completed:

@@ -169,6 +169,8 @@ async def renew_leases(
 
     An id that is missing is not lost by that: its row may just be locked (read_owners tells).
     An expired lease that nobody took is renewed, too.
+
+    Model: action renew.
     """
     progress = [each.progress for each in held]
     now = monotonic()
@@ -247,7 +249,10 @@ def progress_binds(held: HeldLease, progress: Progress | None) -> dict[str, Any]
 async def hold_fence(
     conn: AsyncConnection, held: HeldLease, checkpoint: str | None, progress: Progress | None
 ) -> bool:
-    """Lock the job as ours for this commit and count the checkpoint; False means: roll back."""
+    """Lock the job as ours for this commit and count the checkpoint; False means: roll back.
+
+    Model: action lose_lease.
+    """
     binds = {
         "job_id": held.lease.job_id,
         "fence": held.lease.fence,
@@ -269,6 +274,8 @@ async def settle_doubt(conn: AsyncConnection, lease: Lease) -> tuple[int, str | 
 
     Locks the job row first, so that a commit still on its way is waited for; what it wrote is
     then seen by a new statement. None when no such attempt exists. Needs an open transaction.
+
+    Model: action settle.
     """
     binds = {"job_id": lease.job_id, "fence": lease.fence, "token": lease.token}
     await conn.execute(LOCK_JOB, {"job_id": lease.job_id})

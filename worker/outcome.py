@@ -83,6 +83,8 @@ async def complete_job(
     """Running → succeeded under our fence and at the checkpoint we know; False: not ours.
 
     Without `progress` the job keeps what it has reported last.
+
+    Model: action complete.
     """
     binds = _ours(held) | progress_binds(held, progress or held.progress)
     binds |= {"checkpoint_no": held.checkpoint_no, "result": result, "error": None}
@@ -103,7 +105,10 @@ FAIL_JOB = exit_statement(
 
 
 async def fail_job(conn: AsyncConnection, held: HeldLease, failed: Failed) -> Any:
-    """Running → pending with a wait, or dead; the row that left, None when it was not ours."""
+    """Running → pending with a wait, or dead; the row that left, None when it was not ours.
+
+    Model: action fail.
+    """
     binds = _ours(held) | {
         "permanent": failed.permanent,
         "delay": failed.delay_seconds,
@@ -134,7 +139,10 @@ RELEASE_JOB = exit_statement(
 
 
 async def release_job(conn: AsyncConnection, held: HeldLease, released: Released) -> Any:
-    """Running → pending, not charged as a failure; the row that left, None when not ours."""
+    """Running → pending, not charged as a failure; the row that left, None when not ours.
+
+    Model: action release.
+    """
     binds = _ours(held) | {
         "delay": released.delay_seconds,
         "result": None,

@@ -32,7 +32,10 @@ REAP_EXPIRED = exit_statement(
 
 
 async def reap_expired(conn: AsyncConnection) -> int:
-    """Move up to a batch of expired jobs out of running; answers how many. In autocommit."""
+    """Move up to a batch of expired jobs out of running; answers how many. In autocommit.
+
+    Model: action reap.
+    """
     rows = (await conn.execute(REAP_EXPIRED, {"result": None})).all()
     for row in rows:
         log.warning("lease.reaped", job_id=str(row.id), kind=row.kind, fence=row.fence)

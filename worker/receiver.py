@@ -44,6 +44,8 @@ class Receiver:
 
     Never more deliveries are asked for than slots are free, so that none waits unstarted while
     its visibility runs out.
+
+    Model: action receive.
     """
 
     def __init__(

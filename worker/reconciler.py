@@ -52,7 +52,10 @@ RESTAGE_LOST = text(f"""
 
 
 async def restage_lost(conn: AsyncConnection, seconds: float) -> int:
-    """Stage a new message for each job that SQS lost; answers how many. In autocommit."""
+    """Stage a new message for each job that SQS lost; answers how many. In autocommit.
+
+    Model: action reconcile.
+    """
     rows = (await conn.execute(RESTAGE_LOST, {"seconds": seconds})).all()
     if rows:
         log.warning("message.lost", jobs=len(rows), first=str(rows[0].job_id))

@@ -101,7 +101,10 @@ async def stage_again(conn: AsyncConnection, job_id: JobId) -> None:
 
 
 def settle(delivery: Delivery, row: Any | None, claimant: Claimant) -> Settlement:
-    """Decide by the job's state, never by SQS; see design, Outbox and relay: a claim miss."""
+    """Decide by the job's state, never by SQS; see design, Outbox and relay: a claim miss.
+
+    Model: actions miss_delete, put_off.
+    """
     if row is None:
         if delivery.receive_count < UNKNOWN_JOB_RECEIVES:
             # Its transaction may just not be visible yet, on a replica that became the writer.

@@ -26,6 +26,8 @@ async def cancel_job(conn: AsyncConnection, job_id: JobId) -> bool:
 
     The owner's fence dies with the same UPDATE: whatever it has not committed it cannot commit.
     A commit that is on its way is waited for, within the transaction's lock timeout.
+
+    Model: action cancel.
     """
     binds = {"job_id": job_id, "result": None, "error": None}
     return (await conn.execute(CANCEL_JOB, binds)).one_or_none() is not None

@@ -72,6 +72,8 @@ async def enqueue(session: Session, job: Submit) -> Accepted:
     A duplicate of active work is a normal answer. Raises EnqueueRefused for a value that breaks a
     rule and Busy when the active twin's row could not be had within the lock timeout; the
     transaction is then aborted. Runs at READ COMMITTED only.
+
+    Model: action submit.
     """
     binds = _binds(job) | {"payload": _payload_text(job)}
     try:

@@ -82,6 +82,8 @@ async def redrive_job(
     Row by row: a twin that is active again blocks only itself. Must run in a transaction of its
     own, which has used the approval if there is one; the refusal by a twin is contained in a
     savepoint.
+
+    Model: action redrive.
     """
     binds = {
         "job_id": job_id,

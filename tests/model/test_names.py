@@ -19,8 +19,10 @@ from shared.model.protections import COURTESIES, PROTECTIONS
 from shared.model.trace import QUIET
 from tests.model.test_explore import FULL_STATES, TEST_STATES
 
-MODEL = Path(__file__).parents[2] / "shared" / "model"
-PAGE = (Path(__file__).parents[2] / "docs" / "model.md").read_text()
+ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "shared" / "model"
+PAGE = (ROOT / "docs" / "model.md").read_text()
+NAMES_ACTIONS = re.compile(r"^Model: actions? ([a-z_, ]+)\.$", re.MULTILINE)
 IMPLEMENTS = sorted(
     {spec.implements for spec in ACTIONS.values() if spec.implements}
     | {protection.implements for protection in PROTECTIONS.values()}
@@ -43,6 +45,34 @@ def test_every_action_of_ours_names_code_and_only_the_world_does_not() -> None:
         "expire", "expire_unheld", "stop_in_commit", "pause", "resume", "crash", "duplicate",
         "redeliver", "lose",
     }  # fmt: skip
+
+
+def test_the_code_names_the_actions_that_it_is() -> None:
+    """And it names no other: whoever changes a place sees what the model has to follow."""
+    ours: dict[str, set[str]] = {}
+    for name, spec in ACTIONS.items():
+        # A mutant action is what the code would be without one of its protections.
+        if spec.implements is not None and spec.kind != "mutant":
+            ours.setdefault(spec.implements, set()).add(name)
+    assert named_in_code() == ours
+
+
+def named_in_code() -> dict[str, set[str]]:
+    """The actions that docstrings of worker and shared name, by the dotted names of their places."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(
+        file for tree in ("shared", "worker") for file in (ROOT / tree).rglob("*.py")
+    ):
+        if MODEL in path.parents:
+            continue
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            said = NAMES_ACTIONS.search(ast.get_docstring(node) or "")
+            if said is not None:
+                found[f"{module}.{node.name}"] = set(said[1].split(", "))
+    return found
 
 
 def test_every_action_happens_somewhere() -> None:
