@@ -66,6 +66,7 @@ class Client:
         company: str = "ACME",
         key: str | None = None,
         max_attempts: int | None = None,
+        priority: int | None = None,
     ) -> Outcome:
         """POST /v1/jobs; answers how it ended."""
         body: dict[str, Any] = {"kind": kind, "company": company, "payload": dict(payload)}
@@ -73,6 +74,8 @@ class Client:
             body["brand"] = "RED"
         if max_attempts is not None:
             body["max_attempts"] = max_attempts
+        if priority is not None:
+            body["priority"] = priority
         args = {"kind": kind, "payload": dict(payload), "key": key}
         headers = {} if key is None else {"Idempotency-Key": key}
         outcome, answer = await self._post("submit", "/v1/jobs", args, body, headers)

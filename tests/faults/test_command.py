@@ -8,7 +8,7 @@ from tests.faults.__main__ import _fresh, _parsed, _say_table, _say_verdict, mai
 from tests.faults.check import check_evidence
 from tests.faults.evidence import Evidence
 from tests.faults.runner import Plan, Verdict
-from tests.faults.test_check import WRITER, effect, sound
+from tests.faults.sound import WRITER, effect, sound
 
 
 def verdict(evidence: Evidence, home: Path) -> Verdict:
