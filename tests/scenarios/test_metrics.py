@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
+import asyncpg
 import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -17,6 +18,7 @@ from tests.fleet import Fleet
 from tests.journeys.looking import working
 from tests.scenarios.looking import api_of, post_job
 from tests.scenarios.metrics import FINAL, GAUGES, Scraped, count_all, scrape
+from tests.services import Database
 
 INTERVAL_SECONDS = 0.2
 SAMPLE_SECONDS = 0.05
@@ -26,6 +28,9 @@ RARE = {"CHOT_METRICS_SECONDS": f"{INTERVAL_SECONDS:g}"}
 BAD = ("raise_permanent", "exit", "return_nan")
 REDRIVES = 10
 WORKERS = 2
+GIVES_UP_SECONDS = 0.1
+# What a scrape may take beside the counting, on a busy machine.
+SCRAPE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -175,6 +180,42 @@ async def at_rest(engine: AsyncEngine, http: httpx.AsyncClient, jobs: int) -> No
     assert scraped.total("chot_queue_oldest_due_seconds") == 0
     assert states["succeeded"] > 0
     assert states["cancelled"] > 0
+
+
+@pytest.mark.scenario("F37", "F54")
+async def test_counting_that_takes_too_long_is_given_up_and_the_last_counts_are_told(
+    fleet: Fleet, database: Database, probes: AsyncEngine
+) -> None:
+    """The table of jobs is locked whole: every scrape is answered, with the age of its numbers.
+
+    The statement ends by CHOT_METRICS_TIMEOUT_SECONDS, not by a limit that is there for all.
+    """
+    assert probes is not None
+    settings = RARE | {"CHOT_METRICS_TIMEOUT_SECONDS": f"{GIVES_UP_SECONDS:g}"}
+    async with api_of(fleet, **settings) as http:
+        api = fleet.children[-1]
+        await post_job(http)
+        await eventually(lambda: _counted(http, 1))
+        holder = await asyncpg.connect(database.superuser_url)
+        await holder.execute("BEGIN; LOCK TABLE chot.jobs IN ACCESS EXCLUSIVE MODE")
+        locked = monotonic()
+        while len(given_up := fleet.events(api, "metrics.not_counted")) < 2:
+            asked = monotonic()
+            scraped = await scrape(http)
+            assert monotonic() - asked <= GIVES_UP_SECONDS + SCRAPE_SECONDS
+            assert scraped.submitted == 1, "what was counted last"
+            assert scraped.value("chot_count_age_seconds") >= asked - locked
+            assert asked - locked < 30, "it was never given up"
+            await asyncio.sleep(SAMPLE_SECONDS)  # the period between two scrapes
+        assert all("statement timeout" in event["error"] for event in given_up)
+        await holder.execute("ROLLBACK")
+        await holder.close()
+        await post_job(http)
+        await eventually(lambda: _counted(http, 2))
+
+
+async def _counted(http: httpx.AsyncClient, jobs: int) -> bool:
+    return (await scrape(http)).submitted == jobs
 
 
 @pytest.mark.scenario("F54", "F52")

@@ -37,6 +37,7 @@ from tests.scenarios.metrics import Scraped, count_all, scrape
 from tests.services import Database, DatabaseServer, seed_company
 from worker.claim import claim_jobs
 from worker.reconciler import restage_lost
+from worker.retention import BATCH
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.scenario("F37")]
 
@@ -350,6 +351,9 @@ async def test_retention_moves_what_is_over_in_small_steps(
     states = await fetch(probes, "SELECT DISTINCT job ->> 'state' AS s FROM chot.archived_jobs")
     assert {row.s for row in states} == {"succeeded", "cancelled"}
     left = "SELECT count(*) FROM chot.{} s JOIN chot.archived_jobs a ON a.id = s.job_id"
+    largest = """SELECT max(jobs) FROM (
+        SELECT count(*) AS jobs FROM chot.archived_jobs GROUP BY xmin::text) AS batches"""
+    assert await scalar(probes, largest) <= BATCH, "a batch is a transaction"
     for table in ("attempts", "job_payloads", "job_outputs", "outbox"):
         assert await scalar(probes, left.format(table)) == 0, table
 

@@ -138,10 +138,13 @@ async def test_a_key_replays_when_its_job_is_archived(
     assert again.headers["idempotency-replayed"] == "true"
 
 
+@pytest.mark.scenario("F37")
 async def test_a_walk_goes_on_where_it_stopped_and_passes_what_stays(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:
-    """Many batches, jobs that stay among them; and the archive ends where it is told to."""
+    """Many batches, each a transaction of its own, jobs that stay among them; and the archive ends
+    where it is told to.
+    """
     pattern = await made(client)
     await ended(engine, pattern, "succeeded")
     await execute(
@@ -164,6 +167,11 @@ async def test_a_walk_goes_on_where_it_stopped_and_passes_what_stays(
     assert {row.state: row.jobs for row in left} == {"dead": BATCH}
     count = "SELECT count(*) FROM chot.archived_jobs"
     assert await scalar(engine, count) == 2 * BATCH + 1
+    batches = await fetch(
+        engine, "SELECT count(*) AS jobs FROM chot.archived_jobs GROUP BY xmin::text"
+    )
+    assert len(batches) >= 4
+    assert max(row.jobs for row in batches) <= BATCH
     await archive(engine, keep=365)
     assert await scalar(engine, count) == 2 * BATCH + 1
     await archive(engine, keep=35)
