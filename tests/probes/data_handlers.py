@@ -151,4 +151,5 @@ HANDLERS = (
     Handler(kind="data.ledger", run=post_ledger),
     Handler(kind="data.tenths", run=post_tenths),
     Handler(kind="data.copy", run=copy_rows),
+    Handler(kind="data.copy_brief", run=copy_rows),
 )

@@ -48,11 +48,11 @@ class Copy(Probe):
     seconds: float = 0.0
 
 
-def _kind(name: str, payload: type[Probe], *, max_attempts: int = 5) -> Kind:
+def _kind(name: str, payload: type[Probe], *, max_attempts: int = 5, seconds: float = 300) -> Kind:
     return Kind(
         name=name,
         payload=payload,
-        timeout=timedelta(seconds=300),
+        timeout=timedelta(seconds=seconds),
         retry=RetryPolicy(max_attempts=max_attempts, base=FAST.base, cap=FAST.cap),
         fingerprint_fields=("number",),
     )
@@ -64,4 +64,6 @@ KINDS = (
     _kind("data.ledger", Ledger),
     _kind("data.tenths", Tenths),
     _kind("data.copy", Copy, max_attempts=10),
+    # Its hard timeout comes before its end, and often.
+    _kind("data.copy_brief", Copy, max_attempts=20, seconds=1),
 )

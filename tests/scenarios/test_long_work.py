@@ -211,8 +211,9 @@ async def test_a_migration_longer_than_its_runs_ends(
     kill to kill), and is killed on top of that.
 
     A run that reaches its limit hands the job back behind its last chunk: that is never charged
-    while the checkpoint moves (what is, tests/protocol/test_outcome.py shows). Kills have a budget
-    of their own, twice the kind's attempts (20 here), whatever they had done before.
+    while the checkpoint moves (what is, tests/protocol/test_outcome.py shows). Two deviations from
+    "counts runs without progress, not runs": kills have a budget of their own, twice the kind's
+    attempts (20 here), whatever they had done before; and the hard timeout is charged (see below).
     """
     fleet.lease = 1.5
     await execute(owner_engine, SOURCE, rows=rows)
@@ -237,6 +238,37 @@ async def test_a_migration_longer_than_its_runs_ends(
     assert (len(set(seen)) > kills, seen[-1]) == (True, rows)
     await _copied_whole(data)
     await _charged_once(data, job_id, kills)
+
+
+@pytest.mark.scenario("F50")
+async def test_runs_that_are_cut_off_by_the_hard_timeout_go_on_from_their_checkpoints(
+    data: AsyncEngine, fleet: Fleet, owner_engine: AsyncEngine
+) -> None:
+    """F50, "let it time out": two runs or more of a job that is longer than its kind's timeout.
+
+    No chunk is done twice. Otherwise than the scenario says, each of them is charged though its
+    checkpoint moved: a timeout is a failure, and the kind's attempts (20 here) bound them.
+    """
+    await execute(owner_engine, SOURCE, rows=1200)
+    fleet.worker(**MODULES)
+    async with api_of(fleet, **MODULES) as http:
+        job_id = await post_job(http, "data.copy_brief", chunk=40, seconds=0.05)
+        seen: list[int] = []
+        while (await job_row(data, job_id)).state in {"pending", "running"}:
+            seen.append(await shown_done(http, job_id))
+        seen.append(await shown_done(http, job_id))
+    assert seen == sorted(seen), "progress only grows, over all runs"
+    row, ended = await job_row(data, job_id), await outcomes(data, job_id)
+    assert (row.state, seen[-1]) == ("succeeded", 1200)
+    assert ended == ["failed"] * (len(ended) - 1) + ["succeeded"]
+    assert len(ended) >= 2
+    assert (row.attempt, row.lost_leases, row.interruptions) == (len(ended), 0, 0), "all charged"
+    codes = "SELECT DISTINCT error ->> 'code' AS c FROM chot.attempts WHERE outcome = 'failed'"
+    assert [each.c for each in await fetch(data, codes)] == ["TIMEOUT"]
+    went_on = """SELECT count(*) FROM chot.attempts
+                  WHERE job_id = :id AND claimed_checkpoint_no > 0"""
+    assert await scalar(data, went_on, id=job_id) >= 1, "from its checkpoint"
+    await _copied_whole(data)
 
 
 async def shown_done(http: httpx.AsyncClient, job_id: JobId) -> int:
