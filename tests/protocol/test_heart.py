@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
+import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -17,10 +18,14 @@ from worker.presence import Presence
 ALIVE = "SELECT lease_expires_at > clock_timestamp() FROM chot.jobs WHERE id = :i"
 
 
+@pytest.mark.scenario("F05", "F34")
 async def test_jobs_that_hold_every_connection_starve_no_renewal(
     probes: AsyncEngine, database: Database
 ) -> None:
-    """The jobs' pool is empty for as long as the test looks; their leases are renewed."""
+    """The jobs' pool is empty for as long as the test looks; their leases are renewed.
+
+    F34 (a) in one process and with one lease; its times, the long test in tests/journeys shows.
+    """
     held = await claimed_job(probes)
     await expire_lease(probes, held.lease.job_id)
     jobs = open_engine(database.app_url, pool_size=2, pool_timeout=30)

@@ -28,7 +28,7 @@ from tests.services import Database, seed_company
 REPLICAS = 5
 SAMPLE_SECONDS = 0.1
 LONGEST_LOCK_SECONDS = 1.0
-# The revision before the ones that this code needs: what the running version was made for.
+# An older revision of the schema, on which this code still runs.
 BEFORE = "0040_api_keys"
 HELD = """
     SELECT l.pid, l.mode, l.granted, c.relname AS name
@@ -202,7 +202,8 @@ async def test_five_new_apis_upgrade_under_load_and_the_old_ones_go_on(
 ) -> None:
     """Every step and line: a million rows and 50 requests a second, and an empty table.
 
-    The api and the workers run on the schema of the version before, and none of them is restarted.
+    The api and the workers have started on an older schema, and none of them is restarted. They are
+    this version's code: that code of an older version runs on the newer schema is not shown.
     Each of the five replicas migrates, then serves, as its container's start does.
     """
     fleet = old_fleet
@@ -230,7 +231,7 @@ async def test_five_new_apis_upgrade_under_load_and_the_old_ones_go_on(
     await judge(fleet, engine, locks, requests)
     after = [await make_job(engine) for _ in range(5)]
     await all_reached(engine, after, "succeeded", seconds=30)
-    assert all(each.alive for each in workers), "the workers of the version before went on"
+    assert all(each.alive for each in workers), "the workers from before went on"
     await engine.dispose()
 
 
