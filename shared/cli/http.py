@@ -12,7 +12,7 @@ import httpx
 from shared.cli.exits import Exit, Failure
 from shared.cli.problems import sentence_of
 from shared.cli.settings import ClientSettings, settings_of
-from shared.client.patience import Outcome, Patience
+from shared.client.patience import NEVER_SENT, Outcome, Patience
 
 RETRY_SECONDS = 30.0
 TIMEOUT_SECONDS = 15.0
@@ -91,6 +91,8 @@ class Api:
 
     def _settle(self, outcome: Outcome, tries: int) -> Answer:
         asked = "once" if tries == 1 else f"{tries} times"
+        if isinstance(outcome, NEVER_SENT):
+            raise Failure(f"no request can be made for {self.url}: {outcome}", code=Exit.CONFIG)
         if isinstance(outcome, httpx.TransportError):
             reason = str(outcome) or type(outcome).__name__
             raise Failure(

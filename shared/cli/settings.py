@@ -6,6 +6,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.cli.exits import Exit, Failure
+from shared.client.address import checked_token, checked_url
 from shared.errors import ConfigRefused
 from shared.settings import load
 
@@ -23,9 +24,14 @@ class ClientSettings(BaseSettings):
     @field_validator("api_url")
     @classmethod
     def _absolute(cls, url: str) -> str:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError("must start with http:// or https://")
-        return url.rstrip("/")
+        return checked_url(url)
+
+    @field_validator("token")
+    @classmethod
+    def _a_key(cls, token: SecretStr | None) -> SecretStr | None:
+        """Set to nothing is not set, as everywhere in a shell."""
+        said = "" if token is None else token.get_secret_value()
+        return SecretStr(checked_token(said)) if said else None
 
 
 def settings_of(kind: type[S]) -> S:

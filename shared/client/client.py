@@ -6,7 +6,7 @@ submit goes out under one Idempotency-Key, whatever number of times it takes, an
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from decimal import Decimal
@@ -17,6 +17,7 @@ from uuid import UUID
 
 import httpx
 
+from shared.client.address import checked_token, checked_url
 from shared.client.errors import NotDead, StillActive, Unreachable, error_of_answer
 from shared.client.patience import Outcome, Patience
 from shared.client.results import BatchItem, Event, Job, Submitted
@@ -43,7 +44,8 @@ class ChotClient:
     """The api at `url` for the bearer of `token`.
 
     `deadline` bounds every call with all its tries, `timeout` one try (seconds). Errors are those
-    of shared/client/errors.py. One client may serve any number of tasks.
+    of shared/client/errors.py. One client may serve any number of tasks. ValueError, at once, for
+    a `url` or a `token` of which no request can be made.
     """
 
     def __init__(
@@ -56,10 +58,12 @@ class ChotClient:
     ) -> None:
         headers = {"User-Agent": "chot-client", "Accept": "application/json"}
         if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
+            headers["Authorization"] = f"Bearer {_named('token', checked_token, token)}"
         self._deadline = deadline
         self._timeout = timeout
-        self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=timeout)
+        self._http = httpx.AsyncClient(
+            base_url=_named("url", checked_url, url), headers=headers, timeout=timeout
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -208,8 +212,10 @@ class ChotClient:
             "company": company,
             "brand": brand,
             "submitter": submitter,
-            "created_from": None if created_from is None else instant_text(created_from),
-            "created_to": None if created_to is None else instant_text(created_to),
+            "created_from": None
+            if created_from is None
+            else instant_text(created_from, "created_from"),
+            "created_to": None if created_to is None else instant_text(created_to, "created_to"),
         }
         params = {name: value for name, value in given.items() if value is not None}
         cursor: str | None = ""
@@ -266,6 +272,13 @@ class ChotClient:
             return error_of_answer(outcome, key=key)
         reason = str(outcome) or type(outcome).__name__
         return Unreachable(f"no answer from {self._http.base_url}: {reason}", key=key)
+
+
+def _named(name: str, check: Callable[[str], str], value: str) -> str:
+    try:
+        return check(value)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None
 
 
 def job_path(job_id: UUID | str) -> str:

@@ -16,6 +16,8 @@ BACKOFF_FIRST_SECONDS = 0.2
 BACKOFF_CAP_SECONDS = 5.0
 # Somebody else's turn or nobody's fault: the same request may pass in a moment.
 PASSING = frozenset({408, 429, 502, 503, 504})
+# Our own request is at fault, and will be at the next try.
+NEVER_SENT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 Outcome = httpx.Response | httpx.TransportError
 
 
@@ -52,7 +54,7 @@ class Patience:
 def may_pass(outcome: Outcome) -> bool:
     """Whether the same request may have another outcome in a moment."""
     if isinstance(outcome, httpx.TransportError):
-        return True
+        return not isinstance(outcome, NEVER_SENT)
     in_progress = outcome.status_code == 409 and "retry-after" in outcome.headers
     return outcome.status_code in PASSING or in_progress
 

@@ -15,7 +15,7 @@ BATCH_BYTES = 6 * 1024 * 1024
 class JobRequest:
     """One job to submit. A Decimal of the payload goes out with every digit it has.
 
-    `run_at` needs an offset.
+    `run_at` is a datetime with an offset.
     """
 
     kind: str
@@ -33,17 +33,22 @@ class JobRequest:
             "company": self.company,
             "brand": self.brand,
             "payload": dict(self.payload),
-            "run_at": None if self.run_at is None else instant_text(self.run_at),
+            "run_at": None if self.run_at is None else instant_text(self.run_at, "run_at"),
             "priority": self.priority,
             "max_attempts": self.max_attempts,
         }
         return {name: value for name, value in given.items() if value is not None}
 
 
-def instant_text(instant: datetime) -> str:
-    """RFC 3339; ValueError for an instant without an offset: nobody could say when it is."""
+def instant_text(instant: datetime, name: str) -> str:
+    """RFC 3339; ValueError for an instant without an offset: nobody could say when it is.
+
+    TypeError for what is no datetime; both name the parameter.
+    """
+    if not isinstance(instant, datetime):
+        raise TypeError(f"{name} must be a datetime with an offset, not {instant!r}")
     if instant.tzinfo is None:
-        raise ValueError(f"{instant.isoformat()} has no offset")
+        raise ValueError(f"{name}: {instant.isoformat()} has no offset")
     return instant.isoformat()
 
 

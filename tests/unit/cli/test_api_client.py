@@ -122,3 +122,23 @@ def test_list_follows_the_cursor_until_its_limit(
         "/v1/jobs?state=running&limit=200",
         "/v1/jobs?state=running&limit=20&cursor=c1",
     ]
+
+
+@pytest.mark.parametrize("token", ["khóa", "two words", "with-its-line-end\n", "a\tb"])
+def test_a_token_that_no_header_can_carry_is_a_setting_that_is_wrong(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], token: str
+) -> None:
+    """And not an api that does not answer; the key itself is not shown."""
+    monkeypatch.setenv("CHOT_TOKEN", token)
+    assert run(["list"]) == 78
+    said = capsys.readouterr().err
+    assert "CHOT_TOKEN" in said
+    assert token.strip() not in said
+    assert peer.asked == []
+
+
+def test_an_empty_token_is_none(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHOT_TOKEN", "")
+    peer.say(200, {"jobs": [], "next_cursor": None})
+    assert run(["list"]) == 0
+    assert "authorization" not in peer.asked[0].headers

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from api.idempotency_key import parse_key
-from shared.client import JobRequest
+from shared.client import ChotClient, JobRequest
 from shared.client.stream import Message, read_messages
 from shared.client.wanted import BATCH_BYTES, batch_bodies, instant_text, key_header
 from shared.json_text import to_json
@@ -66,6 +66,28 @@ def test_a_request_leaves_out_what_was_not_given() -> None:
 
 
 def test_an_instant_needs_an_offset() -> None:
-    assert instant_text(datetime(2026, 1, 31, tzinfo=UTC)) == "2026-01-31T00:00:00+00:00"
-    with pytest.raises(ValueError, match="offset"):
-        instant_text(datetime(2026, 1, 31))  # noqa: DTZ001 - the point
+    assert instant_text(datetime(2026, 1, 31, tzinfo=UTC), "x") == "2026-01-31T00:00:00+00:00"
+    with pytest.raises(ValueError, match=r"run_at.* offset"):
+        instant_text(datetime(2026, 1, 31), "run_at")  # noqa: DTZ001 - the point
+
+
+async def test_what_is_no_instant_is_named() -> None:
+    """Before anything is sent: nobody listens at that address."""
+    async with ChotClient("http://127.0.0.1:1", deadline=0) as chot:
+        with pytest.raises(TypeError, match=r"run_at must be a datetime .*'tomorrow'"):
+            await chot.submit("k", company="C", payload={}, run_at="tomorrow")  # type: ignore[arg-type] # the point
+        with pytest.raises(TypeError, match="created_from must be a datetime"):
+            await anext(aiter(chot.list(created_from="now")))  # type: ignore[arg-type] # the point
+
+
+@pytest.mark.parametrize("token", ["", "khóa", "a b", "ends\n", "a\r\nHost: x", "\x7f"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(token: str) -> None:
+    with pytest.raises(ValueError, match=r"^token is ") as refused:
+        ChotClient("http://127.0.0.1:1", token)
+    assert not token or token not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://", "http://x:port"])
+def test_an_address_where_no_api_can_be_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^url "):
+        ChotClient(url)

@@ -35,6 +35,12 @@ def test_a_lost_connection_and_a_gateway_are_asked_again() -> None:
     assert not any(may_pass(answer(status)) for status in (200, 400, 401, 404, 409, 422, 500))
 
 
+def test_what_was_never_sent_is_not_asked_again() -> None:
+    """The fault is in the request, and comes again with it."""
+    assert not may_pass(httpx.LocalProtocolError("Illegal header value"))
+    assert not may_pass(httpx.UnsupportedProtocol("no scheme"))
+
+
 def test_a_wait_comes_after_what_retry_after_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is spread: those who were sent away together do not come back together."""
     waits = {Patience(100).wait_after(answer(503, retry_after="3")) for _ in range(50)}
