@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,15 +33,23 @@ LATENCY_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """How much of it: requests a second, for how long, and how many duplicates beside them."""
+    """How much of it: requests a second, for how long, and how many duplicates beside them.
+
+    `served` is the share of the mixed load that must be done, not refused: the database is away for
+    half of the time or more, and what cannot wait for it then is overload.
+    """
 
     rate: int
     seconds: float
     duplicates: int
+    served: float
 
 
-WHOLE = Storm(200, 8.0, 1000)
-QUARTER = Storm(50, 4.0, 100)
+WHOLE = Storm(200, 8.0, 1000, served=0.2)
+QUARTER = Storm(50, 4.0, 100, served=0.25)
+# A caller that waits for its answer before it asks again is hardly ever one too many.
+CALLERS_SERVED = 0.5
+AFTERWARDS = 5
 # One kind more, whose payload may hold anything.
 KINDS = {"CHOT_KIND_MODULES": "tests.probes.kinds,tests.protocol.api.kinds"}
 PROBE = Path(__file__).with_name("health_probe.py")
@@ -72,20 +80,22 @@ def lateness(latencies: list[float]) -> tuple[float, float]:
     return latencies[int(len(latencies) * 0.99)], late / len(latencies)
 
 
-async def mixed_load(connections: Connections, storm: Storm, shown: str) -> Counter[int]:
-    """So many requests a second: submits, looks at jobs, lists, queues; answers the statuses."""
+def small(connections: Connections, turn: int, shown: str) -> Coroutine[Any, Any, int]:
+    """A look at a job, a list, the queues or a submit, in turn."""
     mix = (("GET", shown), ("GET", "/v1/jobs?limit=20"), ("GET", "/v1/queues"))
+    at = turn % (len(mix) + 1)
+    if at < len(mix):
+        return connections.ask(*mix[at])
+    return connections.ask("POST", "/v1/jobs", submit())
+
+
+async def mixed_load(connections: Connections, storm: Storm, shown: str) -> Counter[int]:
+    """So many small requests a second; answers the statuses."""
     began, sent = monotonic(), 0
     tasks: list[asyncio.Task[int]] = []
     while (passed := monotonic() - began) < storm.seconds - 1:
         while sent < passed * storm.rate:
-            turn = sent % (len(mix) + 1)
-            asked = (
-                connections.ask(*mix[turn])
-                if turn < len(mix)
-                else connections.ask("POST", "/v1/jobs", submit())
-            )
-            tasks.append(asyncio.create_task(asked))
+            tasks.append(asyncio.create_task(small(connections, sent, shown)))
             sent += 1
         await asyncio.sleep(0.02)  # the rhythm of the load
     return Counter(await asyncio.gather(*tasks))
@@ -109,7 +119,9 @@ async def stalls(proxy: Proxy, seconds: float) -> None:
 async def everything_at_once(port: int, proxy: Proxy, storm: Storm) -> None:
     """The mixed load, 20 of the largest bodies, duplicates, and a database that is late.
 
-    Every one is answered: done, or 503 with a time to come again.
+    Every one is answered: done, or 503 with a time to come again. The most of what callers ask who
+    wait for their answers is done, some of the large ones, and `storm.served` of the mixed load;
+    once the database is there again, all.
     """
     same = submit()
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
@@ -120,13 +132,22 @@ async def everything_at_once(port: int, proxy: Proxy, storm: Storm) -> None:
     each = storm.duplicates // CALLERS
     twins = asyncio.gather(*(repeat(connections, same, each) for _ in range(CALLERS)))
     await stalls(proxy, storm.seconds - 1)
-    statuses = Counter(await large)
-    for told in await twins:
-        statuses += told
+    judged = Counter(await large)
+    joined = sum(await twins, Counter[int]())
     mixed = await load
+    after = [await small(connections, turn, shown) for turn in range(4 * AFTERWARDS)]
     connections.close()
-    assert set(statuses) | set(mixed) <= {200, 202, 503}
+    assert set(judged) | set(joined) | set(mixed) <= {200, 202, 503}
     assert mixed.total() >= storm.rate * storm.seconds / 4
+    assert done_of(mixed) >= storm.served, mixed
+    assert done_of(joined) >= CALLERS_SERVED, joined
+    assert judged[202] > 0, judged
+    assert Counter(after) == {200: 3 * AFTERWARDS, 202: AFTERWARDS}
+
+
+def done_of(statuses: Counter[int]) -> float:
+    """The share that was not refused."""
+    return (statuses[200] + statuses[202]) / statuses.total()
 
 
 def watched_api(fleet: Fleet) -> tuple[Child, int]:
@@ -144,9 +165,11 @@ async def test_nothing_that_a_client_sends_holds_the_event_loop(
     fleet: Fleet, probes: AsyncEngine, pg_proxy: Proxy
 ) -> None:
     """F53, at a quarter of its numbers: no step of the loop computes for 200 ms or more (the
-    long test asserts 100 ms).
+    long test: 99 of 100 requests meet a loop that is less than 100 ms late).
 
-    Whatever is turned away is 503. (Start-up is not a request: its imports may take longer.)
+    At least a quarter of the load is done (seen: 78 to 100 %, and 30 % on a machine with five times
+    the processes that it has cores for), the rest is 503. (Start-up is not a request: its imports may
+    take longer.)
     """
     assert probes is not None
     watched, port = await asyncio.to_thread(watched_api, fleet)
@@ -162,10 +185,12 @@ async def test_health_answers_whatever_the_others_ask_for(
     fleet: Fleet, probes: AsyncEngine, pg_proxy: Proxy
 ) -> None:
     """F53: 200 requests/s mixed; 20 POSTs of the largest body, lists with 2 s of database latency,
-    1,000 duplicate submits, of twenty callers one after the other.
+    1,000 duplicate submits, of ten callers one after the other.
 
-    /healthz p99 ≤ 200 ms; the loop's lag, as a request that needs nothing meets it, < 100 ms but
-    for one in a hundred (the machine's own pauses); overload is 503 with Retry-After.
+    /healthz p99 ≤ 200 ms; the loop's lag, as a request that needs nothing meets it, < 100 ms. The
+    scenario says so of all of them: here one in a hundred may meet more (the machine's own pauses).
+    Overload is 503 with Retry-After; at least a fifth is done while the database is there for three
+    seconds of seven.
     """
     assert probes is not None
     _, url = await asyncio.to_thread(fleet.api, **fleet.proxied, **KINDS)
