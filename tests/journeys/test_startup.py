@@ -165,7 +165,10 @@ EVERY_DAY = (
 async def test_impossible_settings_are_refused_by_name(
     fleet: Fleet, sqs_proxy: SqsProxy, names: tuple[str, ...]
 ) -> None:
-    """Exit 78 within 5 s, the message names the settings that disagree, nothing is received."""
+    """Exit 78, the message names the settings that disagree, nothing is received.
+
+    F07's "within 5 s" is processor time here, and that of all of them on average.
+    """
     before = _processor_seconds()
     for start in range(0, len(names), 3):
         batch = names[start : start + 3]

@@ -63,7 +63,9 @@ async def test_a_failover_under_load_loses_and_doubles_nothing(
 ) -> None:
     """F32: 20 running jobs and 10 submits a second; an immediate restart; read-only for a while.
 
-    60 s of read-only are 5 here: longer than a lease, so that every job has lost its own.
+    60 s of read-only are 5 here: longer than a lease, so that every job has lost its own. "Normal
+    speed" is told by two things: within 30 s of the last change no submit is refused any more, and
+    a job submitted then ends within 30 s more. No rate before and after is compared.
     """
     async with (
         own_server(services_home / f"own-{secrets.token_hex(4)}") as own,

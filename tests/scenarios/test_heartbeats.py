@@ -57,6 +57,9 @@ async def test_four_jobs_of_one_worker_keep_their_leases_beside_cpu_and_a_blocke
 ) -> None:
     """Both steps, lease 4 s, 5 s each (60 there): pure Python in a child process or in the very
     loop of the jobs, `time.sleep` in the coroutine, two sleeps; and the worker's liveness.
+
+    A worker has no /health that could answer within 1 s: its health check reads the age of a file,
+    which is written every second and never older than two here.
     """
     fleet.lease = 4.0
     alive = tmp_path / "alive"

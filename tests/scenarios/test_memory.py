@@ -119,7 +119,8 @@ async def test_nothing_grows_with_jobs_or_reconnects(
 
     Minutes stand for the hour: what grows, grows with jobs and cuts. "One client a process" is
     three in a worker (its polls, its sends and its heartbeat must not wait for each other), each
-    with a session, for as long as it lives.
+    with a session, for as long as it lives. Those of the api are not counted: its memory,
+    descriptors and tasks are.
     """
     async with probes.begin() as conn:
         kinds = load_kinds(MODULES["CHOT_KIND_MODULES"])

@@ -67,6 +67,8 @@ async def test_a_long_visibility_does_not_hold_a_dead_workers_job(
 
     Lease 3 s (of 6); the visibility is 15 s (of 600), still five leases, so that the test sees an
     extension, which comes when a third of it is used up. The old message comes back at last: a no-op.
+    It runs again within lease + reap, as the scenario says, and what design rule L2 grants beside
+    that: an idle transaction of the dead worker, two thirds of a lease; and a second for the claim.
     """
     first = fleet.worker(CHOT_VISIBILITY_SECONDS="15")
     await working(first)
