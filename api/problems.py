@@ -18,6 +18,9 @@ from shared.json_text import to_json
 TYPE_BASE = "https://chot.example/problems/"
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 20
+# Where a request breaks more rules than this, they are counted and not looked at one by one: its
+# sender pays a few bytes for each, and whoever answers it would pay a thousand times as much.
+MOST_READ = 100
 LONGEST_VALUE = 100
 
 # slug → (status, title). A slug is never renamed and never changes its status.
@@ -151,10 +154,16 @@ def invalid_problem(
     model: type[BaseModel] | None = None,
     query: bool = False,
 ) -> Problem:
-    """What pydantic found, as fields, rules and shortened values; `model` is what it checked by."""
-    errors = [_field_error(item, prefix, rule_of(item, model, query=query)) for item in details]
+    """What pydantic found, as fields, rules and shortened values; `model` is what it checked by.
+
+    All are counted, the first 20 are put into words.
+    """
+    errors = [
+        _field_error(item, prefix, rule_of(item, model, query=query))
+        for item in details[:MOST_ERRORS]
+    ]
     first = errors[0]
-    rest = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    rest = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
     detail = f"{first.field or 'the body'}: {first.rule}{rest}"
     return Problem(slug=slug, detail=detail, errors=errors)
 
@@ -162,7 +171,11 @@ def invalid_problem(
 def validation_problem(
     error: ValidationError, model: type[BaseModel], *, prefix: str = ""
 ) -> Problem:
-    """As invalid_problem(), of a whole ValidationError."""
+    """As invalid_problem(), of a whole ValidationError; one of very many errors tells how many."""
+    found = error.error_count()
+    if found > MOST_READ:
+        rule = f"breaks {found:,} rules, and they are told one by one up to {MOST_READ} only"
+        return field_problem("invalid-request", prefix, rule)
     return invalid_problem(error.errors(include_url=False), prefix=prefix, model=model)
 
 
@@ -181,5 +194,5 @@ def shortened(value: Any) -> str | None:
         said = value if isinstance(value, str) else to_json(value)
     except (TypeError, ValueError):
         said = str(value)
-    said = said.encode("utf-8", "backslashreplace").decode()
+    said = said[: LONGEST_VALUE + 1].encode("utf-8", "backslashreplace").decode()
     return said if len(said) <= LONGEST_VALUE else f"{said[: LONGEST_VALUE - 1]}…"
