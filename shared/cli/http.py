@@ -13,6 +13,7 @@ from shared.cli.exits import Exit, Failure
 from shared.cli.problems import sentence_of
 from shared.cli.settings import ClientSettings, settings_of
 from shared.client.patience import NEVER_SENT, Outcome, Patience
+from shared.client.wanted import is_replay
 
 RETRY_SECONDS = 30.0
 TIMEOUT_SECONDS = 15.0
@@ -27,6 +28,11 @@ class Answer:
     body: dict[str, Any]
     headers: Mapping[str, str]
     tries: int
+
+    @property
+    def replayed(self) -> bool:
+        """Whether it is the stored answer to an earlier request under the same key."""
+        return is_replay(self.headers)
 
 
 class Api:

@@ -63,10 +63,10 @@ def submit(
     with Api(retry_for) as api:
         answer = _send(api, body, key or str(uuid.uuid4()), words)
         if not waits:
-            _print(answer, as_json=as_json)
+            _print(answer, as_json=as_json, again=key is not None)
             return
         if not as_json:
-            click.echo(_sentence(answer, then=""), err=True)
+            click.echo(_sentence(answer, then="", again=key is not None), err=True)
         with screen(quiet=as_json) as shown:
             job = follow(api, answer.body["id"], shown, timeout=timeout)
     context.exit(report(job, as_json=as_json))
@@ -118,16 +118,20 @@ def _is_json_of_another_type(value: str) -> bool:
         return False
 
 
-def _print(answer: Answer, *, as_json: bool) -> None:
+def _print(answer: Answer, *, as_json: bool, again: bool) -> None:
     if as_json:
-        print_json(answer.body)
+        print_json(answer.body | {"replayed": answer.replayed})
         return
     click.echo(answer.body["id"])
-    click.echo(_sentence(answer, then="; `chot wait {}` follows it"), err=True)
+    click.echo(_sentence(answer, then="; `chot wait {}` follows it", again=again), err=True)
 
 
-def _sentence(answer: Answer, *, then: str) -> str:
+def _sentence(answer: Answer, *, then: str, again: bool) -> str:
+    """What became of it; `again`: the key is the caller's own, and may have been used before."""
     job_id = answer.body["id"]
+    if answer.replayed and again:
+        how = f"`chot status {job_id}` shows how it stands"
+        return f"job {job_id}: accepted before under this key; {how}"
     duplicate = answer.body.get("duplicate")
     said = DUPLICATES.get(str(duplicate), "accepted")
     return f"job {job_id}: {said}{then.format(job_id)}"

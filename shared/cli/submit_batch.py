@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,16 +17,31 @@ from shared.cli.options import calls_api, print_json
 from shared.client.wanted import batch_bodies
 
 MOST_SHOWN = 50
+NOTHING = "nothing was submitted"
 KEY_LETTERS = 48
+# Where an item stands in its request; a person has the number of the line.
+IN_BATCH = re.compile(r"^jobs(\[\d+\]|\.\d+)\.?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What became of one line of the file; `number` counts from 1."""
+    """What became of one line of the file; `number` counts from 1.
+
+    `replayed`: an earlier request of the same lines has decided it, asked in `tries`.
+    """
 
     number: int
     outcome: str
     body: dict[str, Any]
+    replayed: bool
+    tries: int
+
+    @property
+    def counted(self) -> str:
+        """Under which name of OUTCOMES it is counted."""
+        if self.outcome != "created" or not self.replayed:
+            return self.outcome
+        return "earlier" if self.tries == 1 else "retried"
 
 
 @click.command("submit-batch")
@@ -67,21 +83,16 @@ def submit_batch(
     with Api(retry_for) as api:
         bodies = batch_bodies(text for _, text in jobs)
         answers = [_send(api, body, again) for body in bodies]
-    items = [item for each in answers for item in each.body["jobs"]]
-    lines = [
-        Line(number=number, outcome=item["outcome"], body=item.get("job") or item["error"])
-        for (number, _), item in zip(jobs, items, strict=True)
-    ]
-    counts = Counter(each.outcome for each in lines)
+    lines = list(_lines([number for number, _ in jobs], answers))
     if refused_to is not None:
         refused = {each.number for each in lines if each.outcome == "error"}
         refused_to.writelines(f"{text}\n" for number, text in jobs if number in refused)
     if as_json:
-        told = [{"line": each.number, "outcome": each.outcome, **each.body} for each in lines]
-        print_json({"outcomes": counts, "jobs": told})
+        _print(lines)
     else:
-        _show(lines, counts, most=None if everything else MOST_SHOWN)
-    context.exit(Exit.REFUSED if counts["error"] else Exit.OK)
+        _show(lines, most=None if everything else MOST_SHOWN)
+    refusals = any(each.outcome == "error" for each in lines)
+    context.exit(Exit.REFUSED if refusals else Exit.OK)
 
 
 def _read(file: TextIO) -> Iterator[tuple[int, str]]:
@@ -96,10 +107,22 @@ def _read(file: TextIO) -> Iterator[tuple[int, str]]:
         try:
             parsed = json.loads(text, parse_constant=_refuse_constant)
         except ValueError as error:
-            raise click.UsageError(f"line {number} is not JSON: {error}") from None
+            raise click.UsageError(f"line {number} is not JSON: {error}; {NOTHING}") from None
         if not isinstance(parsed, dict):
-            raise click.UsageError(f"line {number} must be a JSON object: {{…}}")
+            raise click.UsageError(f"line {number} must be a JSON object: {{…}}; {NOTHING}")
         yield number, text
+
+
+def _lines(numbers: list[int], answers: list[Answer]) -> Iterator[Line]:
+    items = ((item, each) for each in answers for item in each.body["jobs"])
+    for number, (item, answer) in zip(numbers, items, strict=True):
+        yield Line(
+            number=number,
+            outcome=item["outcome"],
+            body=item.get("job") or item["error"],
+            replayed=answer.replayed,
+            tries=answer.tries,
+        )
 
 
 def _refuse_constant(said: str) -> NoReturn:
@@ -121,7 +144,15 @@ def _send(api: Api, body: str, again: str) -> Answer:
         ) from None
 
 
-def _show(lines: list[Line], counts: Counter[str], *, most: int | None) -> None:
+def _print(lines: list[Line]) -> None:
+    told = [
+        {"line": each.number, "outcome": each.outcome, "replayed": each.replayed, **each.body}
+        for each in lines
+    ]
+    print_json({"outcomes": Counter(each.outcome for each in lines), "jobs": told})
+
+
+def _show(lines: list[Line], *, most: int | None) -> None:
     """Refused lines first: they are what somebody has to see to."""
     ordered = sorted(lines, key=lambda each: (each.outcome != "error", each.number))
     rows = [_row(each) for each in ordered[:most]]
@@ -130,17 +161,38 @@ def _show(lines: list[Line], counts: Counter[str], *, most: int | None) -> None:
         console.print(show.table("", ("line#", "outcome", "job", "state", "why"), rows))
     if most is not None and len(lines) > most:
         click.echo(f"{len(lines) - most:,} more lines; --all shows them", err=True)
-    told = [f"{counts[name]:,} {said}" for name, said in OUTCOMES.items() if counts[name]]
-    click.echo(", ".join(told) or "no jobs in this file", err=True)
+    click.echo(_counted(Counter(each.counted for each in lines)), err=True)
 
 
-OUTCOMES = {"created": "created", "duplicate": "duplicates of active work", "error": "refused"}
+# How a line is counted → how one of it is said, and how many.
+OUTCOMES = {
+    "created": ("created", "created"),
+    "earlier": ("created by an earlier run of these lines",) * 2,
+    "retried": ("created by an earlier request of these lines",) * 2,
+    "duplicate": ("duplicate of active work", "duplicates of active work"),
+    "error": ("refused", "refused"),
+}
+
+
+def _counted(counts: Counter[str]) -> str:
+    """How many of each; what was created now is told apart, be it nothing, from what was before."""
+    told = [
+        f"{counts[name]:,} {one if counts[name] == 1 else many}"
+        for name, (one, many) in OUTCOMES.items()
+        if counts[name]
+    ]
+    if counts["earlier"] or counts["retried"]:
+        told = [f"{counts['created']:,} created now", *told[bool(counts["created"]) :]]
+    return ", ".join(told) or "no jobs in this file"
 
 
 def _row(line: Line) -> tuple[Any, ...]:
     if line.outcome == "error":
-        fields = [f"{each['field']}: {each['rule']}" for each in line.body.get("errors") or ()]
-        why = "; ".join(fields) or line.body.get("detail")
+        fields = [
+            f"{IN_BATCH.sub('', each['field'])}: {each['rule']}"
+            for each in line.body.get("errors") or ()
+        ]
+        why = "; ".join(fields) or IN_BATCH.sub("", str(line.body.get("detail") or ""))
         return (line.number, "refused", "", "", why)
     said = line.body.get("duplicate") or line.outcome
     return (line.number, said, line.body["id"], show.state(line.body["state"]), "")

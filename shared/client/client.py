@@ -27,6 +27,7 @@ from shared.client.wanted import (
     batch_bodies,
     fresh_key,
     instant_text,
+    is_replay,
     key_header,
 )
 from shared.json_text import to_json
@@ -108,7 +109,7 @@ class ChotClient:
         key = key or fresh_key()
         body = to_json(wanted.body())
         answer = await self._ask("POST", "/v1/jobs", body=body, key=key)
-        return Submitted.of(_read(answer), key=key)
+        return Submitted.of(_read(answer), key=key, replayed=is_replay(answer.headers))
 
     async def batch(
         self, jobs: Iterable[JobRequest], *, key: str | None = None
@@ -122,7 +123,8 @@ class ChotClient:
         found: list[BatchItem] = []
         for number, body in enumerate(batch_bodies(to_json(each.body()) for each in jobs)):
             answer = await self._ask("POST", "/v1/jobs:batch", body=body, key=f"{key}.{number}")
-            found += [BatchItem.of(each) for each in _read(answer)["jobs"]]
+            replayed = is_replay(answer.headers)
+            found += [BatchItem.of(each, replayed=replayed) for each in _read(answer)["jobs"]]
         return found
 
     async def get(self, job_id: UUID | str, *, wait: float = 0) -> Job:

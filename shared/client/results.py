@@ -139,7 +139,9 @@ class Job:
 class Submitted:
     """The answer to a submit: a new job, or the active one that does this work already.
 
-    `key` is the Idempotency-Key that it went out under; None for an item of a batch.
+    `key` is the Idempotency-Key that it went out under; None for an item of a batch. `replayed`
+    says that the answer is the stored one of an earlier request under that key, be it an earlier
+    try of this call: `state` is of then, and get() has the job as it is.
     """
 
     id: UUID
@@ -149,9 +151,10 @@ class Submitted:
     input_as_of: datetime | None
     status_url: str
     key: str | None
+    replayed: bool
 
     @classmethod
-    def of(cls, body: Mapping[str, Any], *, key: str | None = None) -> Self:
+    def of(cls, body: Mapping[str, Any], *, key: str | None = None, replayed: bool = False) -> Self:
         """Read it."""
         return cls(
             id=UUID(body["id"]),
@@ -161,25 +164,31 @@ class Submitted:
             input_as_of=instant(body["input_as_of"]),
             status_url=body["status_url"],
             key=key,
+            replayed=replayed,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchItem:
-    """What became of one item of a batch: a job, or the error that its own submit would raise."""
+    """What became of one item of a batch: a job, or the error that its own submit would raise.
+
+    `replayed`: it was decided by an earlier request under the same key, as in Submitted.
+    """
 
     outcome: Literal["created", "duplicate", "error"]
     job: Submitted | None
     error: ApiError | None
+    replayed: bool
 
     @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Self:
+    def of(cls, body: Mapping[str, Any], *, replayed: bool = False) -> Self:
         """Read it."""
         job, problem = body.get("job"), body.get("error")
         return cls(
             outcome=body["outcome"],
-            job=None if job is None else Submitted.of(job),
+            job=None if job is None else Submitted.of(job, replayed=replayed),
             error=None if problem is None else error_of(problem["status"], problem),
+            replayed=replayed,
         )
 
 

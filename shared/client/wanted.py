@@ -81,3 +81,8 @@ def key_header(key: str) -> str:
         raise ValueError(f"{key!r} is no Idempotency-Key: printable ASCII only")
     escaped = key.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def is_replay(headers: Mapping[str, str]) -> bool:
+    """Whether an answer is the stored one of an earlier request under its key."""
+    return headers.get("idempotency-replayed") == "true"

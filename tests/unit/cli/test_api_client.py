@@ -142,3 +142,21 @@ def test_an_empty_token_is_none(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> 
     peer.say(200, {"jobs": [], "next_cursor": None})
     assert run(["list"]) == 0
     assert "authorization" not in peer.asked[0].headers
+
+
+def test_a_submit_under_a_key_that_was_used_says_so(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its stored answer is of then; a lost first try of a key of our own is none of that."""
+    peer.say(202, {"id": "0190-job", "created": True}, Idempotency_Replayed="true")
+    assert run([*SUBMIT, "--key", "mine"]) == 0
+    written = capsys.readouterr()
+    assert written.out == "0190-job\n"
+    assert "accepted before under this key; `chot status 0190-job`" in written.err
+    assert run([*SUBMIT, "--key", "mine", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["replayed"] is True
+    assert run(SUBMIT) == 0
+    assert "accepted before" not in capsys.readouterr().err
+    peer.script = [(202, {"id": "0190-job", "created": True}, {})]
+    assert run([*SUBMIT, "--key", "mine", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["replayed"] is False
