@@ -21,10 +21,10 @@ def read_cursor(cursor: str, *, keys: int) -> list[str]:
         padded = cursor + "=" * (-len(cursor) % 4)
         said = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
     except (ValueError, binascii.Error):
-        raise _refused(cursor) from None
+        raise refused_cursor(cursor) from None
     version, *found = said.split("|")
     if version != VERSION or len(found) != keys:
-        raise _refused(cursor)
+        raise refused_cursor(cursor)
     return found
 
 
@@ -38,16 +38,17 @@ def as_uuid(key: str, cursor: str) -> UUID:
     try:
         return UUID(key)
     except ValueError:
-        raise _refused(cursor) from None
+        raise refused_cursor(cursor) from None
 
 
 def as_number(key: str, cursor: str) -> int:
     """A cursor's key as a row number (bigint)."""
     if not (key.isascii() and key.isdigit() and len(key) <= 18):
-        raise _refused(cursor)
+        raise refused_cursor(cursor)
     return int(key)
 
 
-def _refused(cursor: str) -> ProblemRaised:
+def refused_cursor(cursor: str) -> ProblemRaised:
+    """What becomes of a cursor that is none of ours."""
     rule = "must be a cursor that this api gave out, unchanged"
     return ProblemRaised(field_problem("invalid-request", "cursor", rule, cursor))

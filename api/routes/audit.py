@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from sqlalchemy import RowMapping
 
 from api.bodies import parse_instant, show_instant
-from api.cursors import as_number, read_cursor, write_cursor
+from api.cursors import as_number, read_cursor, refused_cursor, write_cursor
 from api.dependencies import Ready, Who
 from api.description import problems
 from api.queries import Limit, refuse_nul
@@ -95,4 +95,7 @@ def _write(row: RowMapping) -> str:
 
 def _read(cursor: str) -> tuple[datetime, int]:
     at, number = (as_number(key, cursor) for key in read_cursor(cursor, keys=2))
-    return EPOCH + at * MICROSECOND, number
+    try:
+        return EPOCH + at * MICROSECOND, number
+    except OverflowError:  # beyond the year 9999, where no row can be
+        raise refused_cursor(cursor) from None
