@@ -118,8 +118,9 @@ def waits_for_a_claim(seen: Ordered) -> list[Wait]:
             seconds = span[1] - span[0] - overlap(span, full[queue])
             bound = SLACK_SECONDS
             if overlap(span, merged(faults)):
-                # It died with the message: one that it sent, or one that it had received.
-                bound += FIRST_RESEND_SECONDS + 2 * seen.facts.lease
+                # It died with the message: one that it sent, or one that it had received. Those
+                # that stand before it in the queue's window may be held by a dead one, too.
+                bound += FIRST_RESEND_SECONDS + 2 * (2 * seen.facts.lease)
             found.append(Wait(job_id, reaped.fence, seconds, bound))
     return sorted(found, key=lambda wait: -wait.seconds)
 

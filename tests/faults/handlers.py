@@ -25,7 +25,8 @@ ENTRY = text("""
     INSERT INTO faults.entries (job_id, chunk, account, amount)
     VALUES (:job_id, :chunk, :account, :amount)""")
 SLEEP = text("SELECT pg_sleep(CAST(:seconds AS double precision))")
-POOL_IS_EMPTY_SECONDS = 0.3
+# Longer than a busy machine takes to open a connection.
+POOL_IS_EMPTY_SECONDS = 1.0
 BOOK = text("UPDATE faults.accounts SET balance = balance + :amount WHERE code = :account")
 
 

@@ -360,7 +360,7 @@ def test_time_under_a_fault_does_not_count_as_stuck() -> None:
         (28.0, [("pg_restart", "database", 14, 24)]),
         (28.0, [("stop", f"worker {number}", 14, 24) for number in (1, 2, 3)]),
         (40.0, [("sqs_black_hole", "sqs", 14, 15)]),
-        (28.9, [("kill", "api 1", 13, 14)]),
+        (34.9, [("kill", "api 1", 13, 14)]),
     ],
     ids=["in time", "no database", "no worker", "no queue", "died with the message"],
 )
