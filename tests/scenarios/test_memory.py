@@ -1,8 +1,12 @@
 """Memory, descriptors, tasks and clients stay what they are through jobs and reconnects (F56)."""
 
 import asyncio
-from collections.abc import Sequence
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +14,11 @@ import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from dev.processes import Child
+from dev.processes import Child, answers, free_port, wait_until
 from shared.kinds.registry import load_kinds, mirror_kinds
 from tests.factories import NUMBERS, eventually, execute, make_job, scalar
 from tests.fleet import Fleet
-from tests.journeys.looking import reached, result_of, working
-from tests.scenarios.looking import api_of
+from tests.journeys.looking import reached, result_of, said, working
 from tests.sqs_proxy import SqsProxy
 from tests.tcp_proxy import Proxy
 
@@ -98,6 +101,28 @@ class Trial:
         return counted | {"api_tasks": float(line.split()[1])}
 
 
+@asynccontextmanager
+async def counted_api(
+    fleet: Fleet, **changes: str
+) -> AsyncIterator[tuple[Child, httpx.AsyncClient]]:
+    """An api that counts its clients when it is told to; and a client of it."""
+    port = free_port()
+    argv = [sys.executable, "-m", "tests.scenarios.counted_api"]
+    ours = {"CHOT_API_HOST": "127.0.0.1", "CHOT_API_PORT": str(port)}
+    child = fleet._start("api", argv, ours | changes)
+    ready = partial(answers, port, "/readyz")
+    await asyncio.to_thread(wait_until, ready, child, deadline_seconds=30, what="ready")
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        yield child, client
+
+
+async def clients_of(api: Child) -> tuple[int, int]:
+    """How many SQS clients and sessions the api has now."""
+    api.send(signal.SIGUSR2)
+    told = await said(api, "clients.counted")
+    return told["clients"], told["sessions"]
+
+
 @pytest.mark.alone
 @pytest.mark.scenario("F56")
 @pytest.mark.parametrize(
@@ -119,8 +144,7 @@ async def test_nothing_grows_with_jobs_or_reconnects(
 
     Minutes stand for the hour: what grows, grows with jobs and cuts. "One client a process" is
     three in a worker (its polls, its sends and its heartbeat must not wait for each other), each
-    with a session, for as long as it lives. Those of the api are not counted: its memory,
-    descriptors and tasks are.
+    with a session, for as long as it lives; in an api it is one.
     """
     async with probes.begin() as conn:
         kinds = load_kinds(MODULES["CHOT_KIND_MODULES"])
@@ -128,8 +152,7 @@ async def test_nothing_grows_with_jobs_or_reconnects(
     settings = MODULES | fleet.proxied | {"CHOT_MAX_ATTEMPTS": "50"}
     worker = fleet.worker(CHOT_CONCURRENCY="8", **settings)
     await working(worker)
-    async with api_of(fleet, CHOT_METRICS_SECONDS="0.2", **settings) as http:
-        api = fleet.children[-1]
+    async with counted_api(fleet, CHOT_METRICS_SECONDS="0.2", **settings) as (api, http):
         trial = Trial(
             engine=probes, http=http, sqs=sqs_proxy, pg=pg_proxy, children=(worker, api), jobs=jobs
         )
@@ -139,6 +162,7 @@ async def test_nothing_grows_with_jobs_or_reconnects(
         for _ in range(rounds):
             await trial.round()
         after, recounted = await trial.sizes(), await trial.census()
+        assert await clients_of(api) == (1, 1)
     assert worker.alive
     assert api.alive
     ended = "SELECT count(*) FROM chot.jobs WHERE state = 'succeeded' AND kind = 'probe.tiny'"

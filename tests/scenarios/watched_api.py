@@ -9,7 +9,7 @@ from time import thread_time
 from api.__main__ import main
 from shared.logs import log
 
-# Twice the scenario's 100 ms, which the long test asserts: a step's own CPU time grows when others
+# Twice the scenario's 100 ms, by which the long test judges: a step's own CPU time grows when others
 # share its core and its caches, and this test is of every day.
 LONG_SECONDS = 0.2
 run_step = events.Handle._run
