@@ -43,7 +43,7 @@ async def cancelled_view(resources: Resources, job_id: UUID, scope: Scope) -> di
         if row is None:
             return None
         if row["state"] in TERMINAL:
-            return job_view(row)
+            return job_view(row, everywhere=scope.is_everything)
     raise Busy(f"job {job_id} changes its state again and again")
 
 

@@ -104,7 +104,7 @@ class AttemptView(BaseModel):
 
     attempt: int
     fence: int
-    worker_id: str
+    worker_id: str = Field(description="whole for accounts of all companies, else its end")
     code_version: str
     started_at: str
     ended_at: str | None
@@ -192,12 +192,20 @@ def job_summary(row: Row) -> dict[str, Any]:
     }
 
 
-def job_view(row: Row) -> dict[str, Any]:
-    """What JobView describes, of a row of show_job()."""
+def end_of_id(worker_id: str) -> str:
+    """An id is host, process and eight random letters: these alone tell one worker from another."""
+    return worker_id.rpartition("-")[2]
+
+
+def job_view(row: Row, *, everywhere: bool) -> dict[str, Any]:
+    """What JobView describes, of a row of show_job().
+
+    Who does not see all companies (`everywhere`) is not told where its workers are.
+    """
     succeeded = row["state"] == JobState.SUCCEEDED
     return job_summary(row) | {
         "result": portable(row["result"]) if succeeded else None,
-        "attempts": [_attempt(each) for each in row["attempts"]],
+        "attempts": [_attempt(each, everywhere=everywhere) for each in row["attempts"]],
     }
 
 
@@ -223,12 +231,13 @@ def _redriven(row: Row) -> dict[str, Any] | None:
     return {"at": show_instant(at), "by": by, "approver": approver}
 
 
-def _attempt(row: dict[str, Any]) -> dict[str, Any]:
+def _attempt(row: dict[str, Any], *, everywhere: bool) -> dict[str, Any]:
     ended = row["ended_at"]
+    worker = row["worker_id"]
     return {
         "attempt": row["attempt"],
         "fence": row["fence"],
-        "worker_id": row["worker_id"],
+        "worker_id": worker if everywhere else end_of_id(worker),
         "code_version": row["code_version"],
         "started_at": show_instant(datetime.fromisoformat(row["started_at"])),
         "ended_at": ended and show_instant(datetime.fromisoformat(ended)),

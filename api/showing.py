@@ -65,9 +65,9 @@ async def show_awaited(
     return row
 
 
-def shown(row: Row, known: str) -> Response:
+def shown(row: Row, known: str, caller: Caller) -> Response:
     """The answer for a row of show_job(); 304 where the client has it (`known`: If-None-Match)."""
-    content = to_json(job_view(row)).encode()
+    content = to_json(job_view(row, everywhere=caller.scope.is_everything)).encode()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": etag}
     if row["state"] not in TERMINAL:

@@ -103,7 +103,7 @@ async def show(
         row = await show_awaited(hub, request, job_id, who, seconds)
     else:
         row = await show_now(hub.resources, job_id, who)
-    return shown(row, request.headers.get("if-none-match", ""))
+    return shown(row, request.headers.get("if-none-match", ""), who)
 
 
 @router.post(

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 from sqlalchemy import RowMapping
 
-from api.bodies import show_instant
+from api.bodies import end_of_id, show_instant
 from api.dependencies import Ready, Who
 from api.description import problems
 from api.problems import Problem, ProblemRaised
@@ -163,8 +163,3 @@ def _worker_view(row: RowMapping, *, everywhere: bool) -> dict[str, Any]:
     if not everywhere:
         view |= {"worker_id": end_of_id(row["worker_id"]), "host": None, "pid": None}
     return view
-
-
-def end_of_id(worker_id: str) -> str:
-    """An id is host, process and eight random letters: these alone tell one worker from another."""
-    return worker_id.rpartition("-")[2]

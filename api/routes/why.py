@@ -7,13 +7,12 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from api.actions import job_not_found, outdated
-from api.bodies import ProgressView, progress_view, show_instant
+from api.bodies import ProgressView, end_of_id, progress_view, show_instant
 from api.dependencies import Facts, Ready, Who
 from api.description import problems
 from api.problems import ProblemRaised
 from api.resources import Resources
 from api.responses import json_response
-from api.routes.queues import end_of_id
 from shared.jobs.pace import Row
 from shared.jobs.reasons import Reason, explain
 from shared.jobs.why import explain_job
