@@ -8,6 +8,7 @@ import click
 from shared.cli import show
 from shared.cli.http import Api
 from shared.cli.options import calls_api, print_json
+from shared.cli.tables import table
 
 PAGE_MAX = 200
 
@@ -59,7 +60,7 @@ def _pages(
 def _table(acts: list[dict[str, Any]]) -> Any:
     rows = [
         (
-            show.moment(act["at"]),
+            show.clock(act["at"]),
             act["action"],
             _who(act),
             act["approver"],
@@ -71,7 +72,7 @@ def _table(acts: list[dict[str, Any]]) -> Any:
         for act in acts
     ]
     columns = ("at", "act", "who", "approved by", "from", "job", "for", "facts")
-    return show.table("", columns, rows)
+    return table("", columns, rows, below=("who", "approved by", "for", "facts"), spare=("from",))
 
 
 def _who(act: dict[str, Any]) -> str:

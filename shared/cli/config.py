@@ -17,6 +17,7 @@ from shared.cli.exits import Exit, Failure
 from shared.cli.options import as_json, print_json
 from shared.cli.processes import MISSING, is_installed
 from shared.cli.settings import ClientSettings
+from shared.cli.tables import table
 from shared.errors import ConfigRefused
 from shared.settings import MigrateSettings, SharedSettings, load
 
@@ -55,7 +56,9 @@ def config(*, process: str | None, as_json: bool) -> None:
         print_json({each.name: {"value": each.value, "origin": each.origin} for each in found})
         return
     rows = [(each.name, each.value, each.origin, each.meaning) for each in found]
-    show.console().print(show.table("", ("setting", "value", "origin", "meaning"), rows))
+    show.console().print(
+        table("", ("setting", "value", "origin", "meaning"), rows, below=("meaning",))
+    )
 
 
 def _settings_class(process: str | None) -> type[BaseSettings]:

@@ -11,6 +11,7 @@ from shared.cli.exits import Exit
 from shared.cli.http import Api, job_path
 from shared.cli.names import KindName
 from shared.cli.options import calls_api, print_json
+from shared.cli.tables import table
 from shared.cli.watch_letters import watch
 
 
@@ -53,13 +54,19 @@ def _jobs_table(jobs: list[dict[str, Any]]) -> Any:
             show.whose(job),
             job.get("attempt"),
             job.get("lost_leases"),
-            show.moment(job.get("finished_at")),
+            show.clock(job.get("finished_at")),
             show.reason(job.get("error")),
         )
         for job in jobs
     ]
     columns = ("job", "kind", "for", "attempts#", "leases lost#", "died", "why")
-    return show.table("dead jobs", columns, rows)
+    return table(
+        "dead jobs",
+        columns,
+        rows,
+        below=("why",),
+        spare=("leases lost", "attempts", "died", "for"),
+    )
 
 
 def _messages_table(messages: list[dict[str, Any]]) -> Any:
@@ -67,14 +74,14 @@ def _messages_table(messages: list[dict[str, Any]]) -> Any:
         (
             message.get("id"),
             message.get("queue"),
-            show.moment(message.get("created_at")),
+            show.clock(message.get("created_at")),
             message.get("reason"),
             str(message.get("body"))[:60],
         )
         for message in messages
     ]
     columns = ("message#", "queue", "buried", "why", "body")
-    return show.table("dead messages", columns, rows)
+    return table("dead messages", columns, rows, below=("why", "body"))
 
 
 @click.command()

@@ -10,6 +10,7 @@ from rich.text import Text
 from shared.cli import show
 from shared.cli.http import Api, job_path
 from shared.cli.options import calls_api, print_json
+from shared.cli.tables import table
 
 LINE = 78
 FACTS = ("id", "kind", "company", "brand", "state", "attempt", "fence", "priority")
@@ -105,7 +106,7 @@ def attempts_table(attempts: list[dict[str, Any]]) -> Any:
             attempt.get("attempt"),
             attempt.get("fence"),
             attempt.get("worker_id"),
-            show.moment(attempt.get("started_at")),
+            show.clock(attempt.get("started_at")),
             show.took(attempt.get("started_at"), attempt.get("ended_at")),
             show.state(attempt.get("outcome") or "running"),
             show.reason(attempt.get("error")),
@@ -113,7 +114,7 @@ def attempts_table(attempts: list[dict[str, Any]]) -> Any:
         for attempt in attempts
     ]
     columns = ("attempt#", "fence#", "worker", "started", "took#", "ended as", "why")
-    return show.table("attempts", columns, rows)
+    return table("attempts", columns, rows, below=("why",), spare=("took", "started", "worker"))
 
 
 @click.command()

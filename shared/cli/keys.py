@@ -29,6 +29,7 @@ from shared.api_keys import (
 from shared.cli import show
 from shared.cli.exits import Exit, Failure
 from shared.cli.options import as_json, print_json
+from shared.cli.tables import table
 from shared.database import is_unreachable, open_engine, sqlstate_of
 from shared.errors import ConfigRefused
 from shared.settings import load_migrate_url
@@ -130,7 +131,8 @@ def list_(*, as_json: bool) -> None:
         for row in rows
     ]
     columns = ("id", "account", "roles", "for", "state", "expires", "last used")
-    show.console().print(show.table("", columns, cells) if cells else "no keys")
+    told = table("", columns, cells, below=("roles", "expires", "last used"))
+    show.console().print(told if cells else "no keys")
 
 
 @keys.command()

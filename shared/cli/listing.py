@@ -9,6 +9,7 @@ from shared.cli import show
 from shared.cli.http import Api
 from shared.cli.names import KindName
 from shared.cli.options import calls_api, print_json
+from shared.cli.tables import table
 from shared.types import JobState
 
 PAGE_MAX = 200
@@ -72,13 +73,15 @@ def _jobs_table(jobs: list[dict[str, Any]]) -> Any:
             show.state(job["state"]),
             f"{job['attempt']}/{job['max_attempts']}",
             show.progress(job) or _waits(job),
-            show.moment(job.get("created_at")),
+            show.clock(job.get("created_at")),
             show.took_of(job),
         )
         for job in jobs
     ]
     columns = ("id", "kind", "for", "state", "attempt#", "progress#", "created", "took#")
-    return show.table("", columns, rows)
+    return table(
+        "", columns, rows, below=("progress",), spare=("took", "attempt", "created", "for")
+    )
 
 
 def _waits(job: Mapping[str, Any]) -> str:

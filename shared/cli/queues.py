@@ -10,6 +10,7 @@ from shared.cli import show
 from shared.cli.http import Api, queue_path
 from shared.cli.names import QueueName
 from shared.cli.options import calls_api, print_json
+from shared.cli.tables import table
 
 MOST_COUNTED = 10_000
 
@@ -25,7 +26,7 @@ def queues(*, as_json: bool, retry_for: float) -> None:
         return
     rows = [_queue_row(each) for each in found["queues"]]
     columns = ("queue", "state", "pending#", "due#", "oldest due#", "running#", "dead#")
-    show.console().print(show.table("", columns, rows))
+    show.console().print(table("", columns, rows, spare=("due", "running")))
 
 
 def _queue_row(queue: dict[str, Any]) -> tuple[Any, ...]:
@@ -57,7 +58,11 @@ def workers(*, as_json: bool, retry_for: float) -> None:
     rows = [_worker_row(each) for each in found["workers"]]
     columns = ("worker", "state", "queues (free/slots)", "seen", "runs")
     console = show.console()
-    console.print(show.table("", columns, rows) if rows else "no workers have registered")
+    console.print(
+        table("", columns, rows, below=("runs",), spare=("seen",))
+        if rows
+        else "no workers have registered"
+    )
 
 
 def _worker_row(worker: dict[str, Any]) -> tuple[Any, ...]:
@@ -68,7 +73,7 @@ def _worker_row(worker: dict[str, Any]) -> tuple[Any, ...]:
         worker["worker_id"],
         Text(worker["state"] if live else "gone", style="green" if live else "red"),
         ", ".join(slots),
-        show.moment(worker["seen_at"]),
+        show.clock(worker["seen_at"]),
         "\n".join(runs),
     )
 

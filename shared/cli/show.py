@@ -1,16 +1,16 @@
 """What a person sees: tables, facts of one job, times; numbers as the api sent them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 # Codes that an error gets which has none, and types whose message is written for operators.
 UNNAMED = frozenset({None, "FAILED", "PERMANENT"})
 RAISED_ON_PURPOSE = frozenset({"PermanentError", "RetryableError"})
+UNBROKEN = 4000
 COLOURS = {
     "pending": "yellow",
     "running": "cyan",
@@ -24,30 +24,11 @@ COLOURS = {
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that never breaks a table when its output goes to a file or a pipe."""
+    """A console that writes a row as a line when its output goes to a file or a pipe."""
     made = Console(stderr=stderr, highlight=False)
     if not made.is_terminal:
-        made.width = max(made.width, 160)
+        made.width = UNBROKEN
     return made
-
-
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """A plain table; columns whose name ends in `#` hold numbers and stand to the right."""
-    made = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        made.add_column(
-            column.removesuffix("#"),
-            justify="right" if column.endswith("#") else "left",
-            no_wrap=column.removesuffix("#") in {"id", "job", "worker"},
-        )
-    for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else as_text(cell) for cell in row))
-    return made
-
-
-def as_text(value: Any) -> str:
-    """A value for a person; nothing for None."""
-    return "" if value is None else str(value)
 
 
 def state(value: str | None) -> Text:
@@ -60,6 +41,13 @@ def moment(value: str | None) -> str:
     if not value:
         return ""
     return datetime.fromisoformat(value).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def clock(value: str | None) -> str:
+    """As moment(), of today the time only."""
+    said = moment(value)
+    today = datetime.now().astimezone().strftime("%Y-%m-%d ")
+    return said.removeprefix(today)
 
 
 def not_before(job: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from shared.cli import show
 from shared.cli.exits import Exit, Failure
 from shared.cli.http import Answer, Api
 from shared.cli.options import calls_api, print_json
+from shared.cli.tables import table
 from shared.client.wanted import batch_bodies
 
 MOST_SHOWN = 50
@@ -158,7 +159,7 @@ def _show(lines: list[Line], *, most: int | None) -> None:
     rows = [_row(each) for each in ordered[:most]]
     console = show.console()
     if rows:
-        console.print(show.table("", ("line#", "outcome", "job", "state", "why"), rows))
+        console.print(table("", ("line#", "outcome", "job", "state", "why"), rows, below=("why",)))
     if most is not None and len(lines) > most:
         click.echo(f"{len(lines) - most:,} more lines; --all shows them", err=True)
     click.echo(_counted(Counter(each.counted for each in lines)), err=True)
