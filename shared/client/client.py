@@ -5,11 +5,10 @@ submit goes out under one Idempotency-Key, whatever number of times it takes, an
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from decimal import Decimal
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -18,13 +17,22 @@ from uuid import UUID
 import httpx
 
 from shared.client.address import checked_token, checked_url
-from shared.client.errors import NotDead, StillActive, Unreachable, error_of_answer
-from shared.client.patience import Outcome, Patience
+from shared.client.errors import (
+    ApiError,
+    NotDead,
+    StillActive,
+    Unreachable,
+    error_of_answer,
+    no_answer_of_ours,
+)
+from shared.client.patience import Outcome, Patience, is_passing
+from shared.client.reading import items_of, page_of, understood
 from shared.client.results import BatchItem, Event, Job, Submitted
-from shared.client.stream import read_messages
+from shared.client.stream import read_lines, read_messages
 from shared.client.wanted import (
     JobRequest,
     batch_bodies,
+    chunk_keys,
     fresh_key,
     instant_text,
     is_replay,
@@ -109,7 +117,8 @@ class ChotClient:
         key = key or fresh_key()
         body = to_json(wanted.body())
         answer = await self._ask("POST", "/v1/jobs", body=body, key=key)
-        return Submitted.of(_read(answer), key=key, replayed=is_replay(answer.headers))
+        read = partial(Submitted.of, key=key, replayed=is_replay(answer.headers))
+        return understood(answer, read, key=key)
 
     async def batch(
         self, jobs: Iterable[JobRequest], *, key: str | None = None
@@ -118,31 +127,57 @@ class ChotClient:
 
         A thousand at a time (fewer of large ones) are one transaction, each under a key of its own
         that is made of `key`: the same call with the same key and jobs submits each of them once.
+        An error carries `key`. ValueError, before anything is sent, for a key with no room left.
         """
         key = key or fresh_key()
+        bodies = list(batch_bodies(to_json(each.body()) for each in jobs))
+        keys = chunk_keys(key, len(bodies))
         found: list[BatchItem] = []
-        for number, body in enumerate(batch_bodies(to_json(each.body()) for each in jobs)):
-            answer = await self._ask("POST", "/v1/jobs:batch", body=body, key=f"{key}.{number}")
-            replayed = is_replay(answer.headers)
-            found += [BatchItem.of(each, replayed=replayed) for each in _read(answer)["jobs"]]
+        try:
+            for each, body in zip(keys, bodies, strict=True):
+                answer = await self._ask("POST", "/v1/jobs:batch", body=body, key=each)
+                read = partial(items_of, replayed=is_replay(answer.headers))
+                found += understood(answer, read, key=key)
+        except (ApiError, Unreachable) as error:
+            error.key = key  # a part's own key, given to batch(), would be another one's start
+            raise
         return found
 
     async def get(self, job_id: UUID | str, *, wait: float = 0) -> Job:
         """The job as it is; with `wait` once it has ended, or after so many seconds at most."""
+        return await self._look(job_id, wait, within=self._deadline + wait)
+
+    async def _look(self, job_id: UUID | str, wait: float, *, within: float) -> Job:
         params = {"wait": f"{wait:g}"} if wait else {}
-        answer = await self._ask("GET", job_path(job_id), params=params, extra=wait)
-        return Job.of(_read(answer))
+        patience = Patience(within)
+        answer = await self._ask(
+            "GET", job_path(job_id), params=params, extra=wait, patience=patience
+        )
+        return understood(answer, Job.of)
 
     async def wait(self, job_id: UUID | str, *, timeout: float | None = None) -> Job:  # noqa: ASYNC109 - said to the api, which waits
-        """The job once it has ended, however it has; StillActive after `timeout` seconds."""
+        """The job once it has ended, however it has; StillActive after `timeout` seconds.
+
+        Never later: who has heard nothing of the job until then gets Unreachable. 0 looks once.
+        """
         patience = None if timeout is None else Patience(timeout)
-        while True:
+        most = self._deadline if patience is None else patience.left or self._timeout
+        job = await self._look(job_id, 0, within=most)
+        while not job.has_ended:
             left = LONGEST_POLL_SECONDS if patience is None else patience.left
-            job = await self.get(job_id, wait=round(min(left, LONGEST_POLL_SECONDS), 3))
-            if job.has_ended:
-                return job
-            if patience is not None and patience.left <= 0:
+            held = round(min(left, LONGEST_POLL_SECONDS), 3)
+            if not held:
                 raise StillActive(job.id, job.state.value)
+            most = self._deadline + held
+            try:
+                job = await self._look(
+                    job_id, held, within=most if patience is None else min(most, left)
+                )
+            except (Unreachable, ApiError) as error:
+                if patience is None or most < left or not is_passing(error):
+                    raise
+                raise StillActive(job.id, job.state.value) from error
+        return job
 
     async def events(self, job_id: UUID | str) -> AsyncIterator[Event]:
         """The job's news as they come; the last one is its end.
@@ -160,14 +195,18 @@ class ChotClient:
                         await answer.aread()
                         outcome = answer
                     else:
-                        async for message in read_messages(answer.aiter_lines(), last_id=known):
+                        async for message in read_messages(
+                            read_lines(answer.aiter_bytes()), last_id=known
+                        ):
                             known, patience = message.id, Patience(self._deadline)
-                            job = Job.of(_parsed(message.data))
+                            job = understood(answer, Job.of, said=message.data)
                             yield Event(id=message.id, name=message.name, job=job)
                             if message.name == "end":
                                 return
             except httpx.TransportError as error:
                 outcome = error
+            except httpx.DecodingError as error:
+                outcome = httpx.RemoteProtocolError(str(error))
             wait = patience.wait_after(outcome)
             if wait is None:
                 raise self._failed(outcome, None)
@@ -183,13 +222,17 @@ class ChotClient:
 
     async def cancel(self, job_id: UUID | str) -> Job:
         """Cancel: once this returns, no effect of the job commits. TooLate when it has ended."""
-        return Job.of(_read(await self._ask("POST", f"{job_path(job_id)}/cancel")))
+        return understood(await self._ask("POST", f"{job_path(job_id)}/cancel"), Job.of)
 
-    async def redrive(self, job_id: UUID | str) -> None:
-        """Put a dead job back to pending; NotDead, TwinActive and others say why not."""
+    async def redrive(self, job_id: UUID | str, approval: UUID | str | None = None) -> None:
+        """Put a dead job back to pending; NotDead, TwinActive and others say why not.
+
+        `approval`: the id of another account's, where the deployment asks for one.
+        """
         patience = Patience(self._deadline)
+        body = None if approval is None else to_json({"approval": str(approval)})
         try:
-            await self._ask("POST", f"{job_path(job_id)}/redrive", patience=patience)
+            await self._ask("POST", f"{job_path(job_id)}/redrive", body=body, patience=patience)
         except NotDead as refused:
             # An answer was lost, and the job lives: that was this redrive, or one like it.
             active = refused.more.get("state") in {JobState.PENDING, JobState.RUNNING}
@@ -223,10 +266,13 @@ class ChotClient:
         cursor: str | None = ""
         while cursor is not None:
             asked = params | {"limit": str(PAGE)} | ({"cursor": cursor} if cursor else {})
-            page = _read(await self._ask("GET", "/v1/jobs", params=asked))
-            for each in page["jobs"]:
-                yield Job.of(each)
-            cursor = page["next_cursor"]
+            answer = await self._ask("GET", "/v1/jobs", params=asked)
+            jobs, following = understood(answer, page_of)
+            for job in jobs:
+                yield job
+            if following == cursor:
+                raise no_answer_of_ours(answer, "next_cursor is the one that was sent: no end")
+            cursor = following
 
     async def _ask(
         self,
@@ -266,6 +312,8 @@ class ChotClient:
                 return await self._http.send(request)
         except httpx.TransportError as error:
             return error
+        except httpx.DecodingError as error:
+            return httpx.RemoteProtocolError(str(error))
         except TimeoutError:
             return httpx.ReadTimeout(f"no answer in the {most:.1f} s that were left")
 
@@ -286,12 +334,3 @@ def _named(name: str, check: Callable[[str], str], value: str) -> str:
 def job_path(job_id: UUID | str) -> str:
     """Path of a job's route; whatever was given as an id stays one path segment."""
     return f"/v1/jobs/{quote(str(job_id), safe='')}"
-
-
-def _read(answer: httpx.Response) -> dict[str, Any]:
-    return _parsed(answer.content)
-
-
-def _parsed(said: str | bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(said, parse_float=Decimal)
-    return found

@@ -11,7 +11,7 @@ ChotError
     ├── Conflict             409: the job's state says no
     ├── Refused              422: a value breaks a rule; `errors` says which
     ├── Limited              429, after the client has waited as long as it may
-    └── Unavailable          500, 502, 503, 504, likewise
+    └── Unavailable          500, 502, 503, 504, likewise; or what answers is no api of ours
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,9 +68,13 @@ class ApiError(ChotError):
         self.type = type_of(problem)
         self.title = str(problem.get("title") or f"HTTP {status}")
         self.detail = str(problem.get("detail") or "")
+        listed = problem.get("errors")
         self.errors: Sequence[FieldError] = tuple(
-            FieldError(field=str(each["field"]), rule=str(each["rule"]), value=each.get("value"))
-            for each in problem.get("errors") or ()
+            FieldError(
+                field=str(each.get("field")), rule=str(each.get("rule")), value=each.get("value")
+            )
+            for each in (listed if isinstance(listed, list) else ())
+            if isinstance(each, dict)
         )
         self.more = {name: value for name, value in problem.items() if name not in COMMON}
         self.key = key
@@ -105,7 +109,7 @@ class Limited(ApiError):
 
 
 class Unavailable(ApiError):
-    """500, 502, 503, 504, after waiting."""
+    """500, 502, 503, 504, after waiting; another `status` where the answer is none of an api."""
 
 
 class Unauthorized(NotAllowed):
@@ -230,8 +234,15 @@ def error_of_answer(answer: httpx.Response, *, key: str | None) -> ApiError:
     """The error for an answer that is no success; one without a problem is told by its status."""
     try:
         problem = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         problem = None
     if not isinstance(problem, dict):
         problem = {"title": f"HTTP {answer.status_code} without a problem document"}
     return error_of(answer.status_code, problem, key=key)
+
+
+def no_answer_of_ours(answer: httpx.Response, why: str, *, key: str | None = None) -> Unavailable:
+    """The error for a success that says nothing a client could go by."""
+    return Unavailable(
+        answer.status_code, {"title": "The answer is none of a Chốt api", "detail": why}, key=key
+    )

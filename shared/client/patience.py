@@ -12,6 +12,8 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
+from shared.client.errors import ApiError, Unreachable
+
 BACKOFF_FIRST_SECONDS = 0.2
 BACKOFF_CAP_SECONDS = 5.0
 # Somebody else's turn or nobody's fault: the same request may pass in a moment.
@@ -57,6 +59,11 @@ def may_pass(outcome: Outcome) -> bool:
         return not isinstance(outcome, NEVER_SENT)
     in_progress = outcome.status_code == 409 and "retry-after" in outcome.headers
     return outcome.status_code in PASSING or in_progress
+
+
+def is_passing(error: ApiError | Unreachable) -> bool:
+    """Whether more time might have brought another answer: the error is about that moment."""
+    return isinstance(error, Unreachable) or error.status in PASSING
 
 
 def retry_after_of(outcome: Outcome) -> float:

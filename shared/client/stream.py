@@ -1,7 +1,12 @@
-"""Server-sent events, as the HTML standard has them: lines become events."""
+"""Server-sent events, as the HTML standard has them: bytes become lines, lines become events."""
 
+import codecs
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+
+# These and no others: a job's own text may hold what str.splitlines takes for an end, too.
+LINE_END = re.compile("\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,6 +16,22 @@ class Message:
     id: str
     name: str
     data: str
+
+
+async def read_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """The lines of a stream, wherever its chunks were cut; one that has no end is none."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    rest, after_cr = "", False
+    async for chunk in chunks:
+        said = decoder.decode(chunk)
+        if not said:
+            continue
+        # The end of a line was told by its first half already.
+        said = said.removeprefix("\n") if after_cr else said
+        after_cr = said.endswith("\r")
+        *lines, rest = LINE_END.split(rest + said)
+        for line in lines:
+            yield line
 
 
 async def read_messages(lines: AsyncIterator[str], *, last_id: str = "") -> AsyncIterator[Message]:

@@ -1,12 +1,13 @@
 """What a client asks for, as the api reads it."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 MOST_IN_BATCH = 1000
+LONGEST_KEY = 255
 # Below what an api takes by default (CHOT_BATCH_BODY_BYTES), with room for one more large job.
 BATCH_BYTES = 6 * 1024 * 1024
 
@@ -73,6 +74,18 @@ def _batch_body(jobs: Iterable[str]) -> str:
 def fresh_key() -> str:
     """An Idempotency-Key that nobody else has."""
     return str(uuid.uuid4())
+
+
+def chunk_keys(key: str, number: int) -> Sequence[str]:
+    """A key for each request of a batch; ValueError for a `key` of which none can be made."""
+    key_header(key)
+    keys = [f"{key}.{each}" for each in range(number)]
+    if keys and len(keys[-1]) > LONGEST_KEY:
+        room = LONGEST_KEY - len(keys[-1]) + len(key)
+        raise ValueError(
+            f"the key has {len(key)} characters; {number} requests leave room for {room}"
+        )
+    return keys
 
 
 def key_header(key: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from api.idempotency_key import parse_key
 from shared.client import ChotClient, JobRequest
-from shared.client.stream import Message, read_messages
+from shared.client.stream import Message, read_lines, read_messages
 from shared.client.wanted import BATCH_BYTES, batch_bodies, instant_text, key_header
 from shared.json_text import to_json
 
@@ -18,6 +18,19 @@ async def lines(text: str) -> AsyncIterator[str]:
     """The lines of a stream."""
     for line in text.split("\n"):
         yield line
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+async def test_lines_end_as_the_standard_has_it(size: int) -> None:
+    """CR LF, CR and LF, wherever the chunks are cut; a character may be cut in two as well."""
+    stream = "\ufeffa\r\nb\rc\n\n\u2028é\x85\r\r\nend\r\nhalf".encode()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for at in range(0, len(stream), size):
+            yield stream[at : at + size]
+
+    found = [line async for line in read_lines(chunks())]
+    assert found == ["a", "b", "c", "", "\u2028é\x85", "", "end"]
 
 
 async def test_lines_become_events() -> None:
