@@ -74,6 +74,29 @@ def places_taken(reservation: str = "true") -> str:
                   WHERE aq.alone_kind = k.name AND {HOLDS_A_PLACE} AND {reservation}))"""
 
 
+# Over `gone`. Its row in the audit is of the account that submitted it: whoever ends the job before
+# it has not asked for it.
+_FOLLOW_UP = """follow AS (
+        INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts,
+               available_at, fingerprint, on_duplicate, payload_version, principal, trace,
+               deployment_id)
+        SELECT chot.uuid7(), kind, company, brand, queue, priority, max_attempts,
+               clock_timestamp(), fingerprint, on_duplicate, followup_version,
+               followup_principal, trace, deployment_id
+          FROM gone
+         WHERE state IN ('succeeded', 'cancelled', 'dead') AND followup_payload IS NOT NULL
+        RETURNING *),
+    follow_payload AS (
+        INSERT INTO chot.job_payloads (job_id, payload)
+        SELECT follow.id, gone.followup_payload FROM follow JOIN gone USING (fingerprint)),
+    follow_noted AS (
+        INSERT INTO chot.audit (action, principal, job_id, company, brand, facts)
+        SELECT 'job.submit', follow.principal, follow.id, follow.company, follow.brand,
+               jsonb_build_object('kind', follow.kind, 'created', true, 'duplicate', NULL,
+                                  'follows', gone.id)
+          FROM follow JOIN gone USING (fingerprint))"""
+
+
 def exit_statement(
     update: str,
     *,
@@ -115,19 +138,7 @@ def exit_statement(
         UPDATE chot.job_outputs o SET error = NULL FROM gone
          WHERE o.job_id = gone.id AND gone.state = 'succeeded' AND o.error IS NOT NULL
            AND CAST(:result AS jsonb) IS NULL),
-    follow AS (
-        INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts,
-               available_at, fingerprint, on_duplicate, payload_version, principal, trace,
-               deployment_id)
-        SELECT chot.uuid7(), kind, company, brand, queue, priority, max_attempts,
-               clock_timestamp(), fingerprint, on_duplicate, followup_version,
-               followup_principal, trace, deployment_id
-          FROM gone
-         WHERE state IN ('succeeded', 'cancelled', 'dead') AND followup_payload IS NOT NULL
-        RETURNING *),
-    follow_payload AS (
-        INSERT INTO chot.job_payloads (job_id, payload)
-        SELECT follow.id, gone.followup_payload FROM follow JOIN gone USING (fingerprint)),
+    {_FOLLOW_UP},
     staged AS (
         INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
         SELECT id, queue, kind, brand, trace, priority, available_at FROM gone

@@ -17,6 +17,7 @@ from shared.jobs.pause import pause_queue, resume_queue
 from shared.jobs.redrive import Redriven, redrive_job
 from shared.restored import mark_restored
 from tests.factories import NUMBERS, execute, fetch, make_job, scalar, submitted
+from tests.protocol.exits import TERMINAL_EXITS, claimed_for, leave
 from tests.services import Database
 
 ROWS = """SELECT action, principal, key_id, host(source) AS source, request_id::text, job_id, target,
@@ -164,6 +165,28 @@ async def test_both_submitters_of_one_job_are_known(
     assert {first.job_id, second.job_id} == {job_id}
     assert second.facts == {"kind": kind, "created": False, "duplicate": duplicate}
     assert second.key_id == "0123456789ab"
+
+
+@pytest.mark.parametrize("how", TERMINAL_EXITS)
+async def test_a_follow_up_that_becomes_a_job_is_in_the_audit(
+    probes: AsyncEngine, how: str
+) -> None:
+    """By whoever submitted it and no other, whoever ends the job before it; once."""
+    held = await claimed_for(probes, how, kind="probe.follow", number=7)
+    asked = a_job(kind="probe.follow", payload={"number": 7}, principal="shop")
+    async with transaction(probes, actor=SOMEBODY.said) as conn:
+        assert (await enqueue(conn, asked)).duplicate == "follow_up"
+    before = len(await fetch(probes, ROWS))
+    assert await leave(probes, held, how)
+    born = await scalar(probes, "SELECT id FROM chot.jobs WHERE id <> :i", i=held.lease.job_id)
+    rows = [row for row in (await fetch(probes, ROWS))[before:] if row.action == "job.submit"]
+    (row,) = rows
+    assert (row.job_id, row.principal) == (born, "shop")
+    assert (row.key_id, row.source, row.request_id) == (None, None, None)
+    assert (row.company, row.brand) == ("ACME", "RED")
+    follows = str(held.lease.job_id)
+    told = {"kind": "probe.follow", "created": True, "duplicate": None, "follows": follows}
+    assert row.facts == told
 
 
 async def test_a_batch_leaves_a_row_for_each_job(probes: AsyncEngine) -> None:
