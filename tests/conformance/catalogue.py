@@ -77,7 +77,8 @@ CASES = (
     _case(
         "C17",
         "the API key was revoked in between",
-        "401, no replay; the account's next key replays",
+        "401, no replay: at once, or within 5 s at a process that has just seen the key; the account's "
+        "next key replays",
     ),
     _case(
         "C18",

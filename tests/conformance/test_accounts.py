@@ -4,6 +4,7 @@ import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from api.authentication import CACHE_SECONDS
 from shared.access import Role
 from shared.api_keys import key_id_of, revoke_key
 from tests.conformance.calls import (
@@ -14,7 +15,7 @@ from tests.conformance.calls import (
     keys_stored,
     new_key,
 )
-from tests.factories import fetch
+from tests.factories import eventually, fetch
 from tests.protocol.api.app import note, post, problem_of
 from tests.protocol.api.keys import ACME, BLUE, OTHER, RED, bearer, make_key
 
@@ -66,6 +67,11 @@ async def test_an_account_that_lost_its_right_gets_no_replay(
         assert await revoke_key(conn, str(key_id_of(whole))) is not None
     # The other process has never seen this key; the first one believes it for five seconds more.
     problem_of(await post(pair[1], body, key=key, headers=bearer(whole)), 401, "unauthorized")
+
+    async def refused() -> bool:
+        return (await post(pair[0], body, key=key, headers=bearer(whole))).status_code == 401
+
+    await eventually(refused, seconds=CACHE_SECONDS + 2, every=0.25)
     renewed = await make_key(owner_engine, Role.SUBMIT, scope=RED, principal=name)
     assert_replays(await post(pair[1], body, key=key, headers=bearer(renewed)), first)
     assert await count(engine, body) == (1, 1)

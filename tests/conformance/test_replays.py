@@ -69,12 +69,14 @@ async def test_the_route_is_part_of_the_request(
     pair: list[httpx.AsyncClient], engine: AsyncEngine
 ) -> None:
     """Also where the body is the same to the byte, as it will be one day."""
-    body, key = note(), new_key()
-    elsewhere = ask("api", key, method="POST", route="/v1/elsewhere", body=body)
-    answer = Answer(status=200, headers={}, body=b"{}", job_id=None)
-    async with engine.begin() as conn:
-        await store_answer(conn, elsewhere, answer, hours=1)
-    problem_of(await post(pair[0], body, key=key), 422, "idempotency-key-reused")
+    body = note()
+    for method, route in (("POST", "/v1/elsewhere"), ("PUT", "/v1/jobs")):
+        key = new_key()
+        elsewhere = ask("api", key, method=method, route=route, body=body)
+        answer = Answer(status=200, headers={}, body=b"{}", job_id=None)
+        async with engine.begin() as conn:
+            await store_answer(conn, elsewhere, answer, hours=1)
+        problem_of(await post(pair[0], body, key=key), 422, "idempotency-key-reused")
     assert await count(engine, body) == (0, 0)
 
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.settings import ApiSettings
-from tests.factories import eventually, scalar
+from tests.factories import eventually, make_job, scalar
 from tests.fleet import Fleet
 from tests.scenarios.balancer import Balancer, open_balancer
 from tests.scenarios.test_requests import send, submit
@@ -85,6 +85,18 @@ async def test_the_balancer_of_these_tests_would_tell(fleet: Fleet, probes: Asyn
 
         await eventually(closed)
         assert await posts(balancer, count=1, every=JITTER_SECONDS) == [502]
+
+
+async def test_no_wait_is_longer_than_the_balancers_patience(
+    fleet: Fleet, probes: AsyncEngine
+) -> None:
+    """`?wait=30` behind a balancer that calls two seconds silence: answered after one."""
+    port = await api_port(fleet, CHOT_API_KEEP_ALIVE_SECONDS="3", CHOT_BALANCER_IDLE_SECONDS="2")
+    job_id = await make_job(probes)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=15) as client:
+        answer = await client.get(f"/v1/jobs/{job_id}", params={"wait": "30"})
+    assert (answer.status_code, answer.json()["state"]) == (200, "pending")
+    assert answer.elapsed.total_seconds() < 10, "half of the balancer's time, on a slow machine"
 
 
 @pytest.mark.scenario("F44")
