@@ -7,6 +7,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from api.actions import job_not_found, outdated
+from api.authentication import Caller
 from api.bodies import ProgressView, end_of_id, progress_view, show_instant
 from api.dependencies import Facts, Ready, Who
 from api.description import problems
@@ -20,6 +21,8 @@ from shared.json_text import portable
 from shared.types import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+WORKERS = ("worker_id", "alone_worker")
+COUNTS_OF_ALL = ("places_taken", "window_used")
 
 
 class Workers(BaseModel):
@@ -38,7 +41,7 @@ class Turn(BaseModel):
 
     message: str = Field(description="staged, sent, or refused by SQS for good")
     window_size: int
-    window_used: int
+    window_used: int | None = Field(description="for a key of all companies")
     ahead: int = Field(description="messages of its kind, brand and priority; 1000 is 'or more'")
     ahead_higher: int | None = Field(description="of higher priority; for a key of all companies")
 
@@ -82,7 +85,9 @@ class WhyView(BaseModel):
     queue_paused: bool | None
     workers: Workers | None
     turn: Turn | None
-    running_of_kind: int | None = Field(description="where its kind has a maximum that is reached")
+    running_of_kind: int | None = Field(
+        description="where its kind has a maximum that is reached; for a key of all companies"
+    )
     max_running: int | None
     owner: Owner | None
     redrive: Redrive | None
@@ -101,16 +106,17 @@ async def why(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Respons
         row = await explain_job(conn, job_id, who.scope)
     if row is None:
         raise ProblemRaised(job_not_found(job_id))
-    told = row if who.scope.is_everything else dict(row) | _places(row)
-    answer = json_response(why_view(told, redrive_refused(resources, row)))
+    answer = json_response(why_view(row, redrive_refused(resources, row), _told(row, who)))
     answer.headers["Cache-Control"] = "no-store"  # it is of this moment alone
     return answer
 
 
-def _places(row: Row) -> dict[str, Any]:
-    """Workers as accounts that do not see all companies may know them: without where they are."""
-    names = ("worker_id", "alone_worker")
-    return {name: end_of_id(row[name]) for name in names if row.get(name)}
+def _told(row: Row, who: Caller) -> Row:
+    """What the caller may know: where workers are, and counts of all, are of all companies."""
+    if who.scope.is_everything:
+        return row
+    places = {name: end_of_id(row[name]) for name in WORKERS if row.get(name)}
+    return dict(row) | dict.fromkeys(COUNTS_OF_ALL) | places
 
 
 def redrive_refused(resources: Resources, row: Row) -> str | None:
@@ -124,9 +130,9 @@ def redrive_refused(resources: Resources, row: Row) -> str | None:
     return "cleanup-pending" if row["cleanup_due"] else None
 
 
-def why_view(row: Row, refused: str | None) -> dict[str, Any]:
-    """What WhyView describes, of a row of explain_job()."""
-    said = explain(row, redrive_refused=refused)
+def why_view(whole: Row, refused: str | None, row: Row) -> dict[str, Any]:
+    """What WhyView describes: decided by `whole`, a row of explain_job(), and told by `row`."""
+    said = explain(whole, redrive_refused=refused, told=row)
     pending, dead = row["state"] == JobState.PENDING, row["state"] == JobState.DEAD
     at_maximum = said.reason == Reason.KIND_MAXIMUM
     return {

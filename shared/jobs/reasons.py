@@ -59,15 +59,19 @@ class Explanation:
     sentence: str
 
 
-def explain(row: Row, *, redrive_refused: str | None = None) -> Explanation:
+def explain(
+    row: Row, *, redrive_refused: str | None = None, told: Row | None = None
+) -> Explanation:
     """The first rule that holds. `redrive_refused` is the problem a dead job's redrive would meet.
 
-    Rules of a state end with one that always holds, so that there is always an answer.
+    Rules of a state end with one that always holds, so that there is always an answer. `told` is
+    what of the row may be said, where that is less than decides.
     """
+    told = row if told is None else told
     if row["state"] == JobState.DEAD:
-        return Explanation(Reason.DEAD, words.dead(row, redrive_refused))
+        return Explanation(Reason.DEAD, words.dead(told, redrive_refused))
     rule = next(rule for rule in RULES[row["state"]] if rule.holds(row))
-    return Explanation(rule.reason, rule.words(row))
+    return Explanation(rule.reason, rule.words(told))
 
 
 def _always(_: Row) -> bool:

@@ -35,7 +35,10 @@ def error_words(error: Any) -> str:
     if not isinstance(error, dict):
         return "no error was kept"
     message = " ".join(str(error.get("message") or "").split())
-    said = ": ".join(filter(None, (str(error.get("code") or error.get("type") or ""), message)))
+    name = str(error.get("code") or error.get("type") or "")
+    if message.startswith(f"{name}:"):
+        name = ""  # whoever raised it has said it
+    said = ": ".join(filter(None, (name, message)))
     said = said.rstrip(".") or "an error without words"
     return said if len(said) <= LONGEST_ERROR else f"{said[: LONGEST_ERROR - 1]}…"
 
@@ -148,9 +151,11 @@ def workers_alone(row: Row) -> str:
 
 def maximum(row: Row) -> str:
     """As many of its kind run as may."""
+    taken, most = row["places_taken"], row["max_running"]
+    run = f"{most} may run" if taken is None else f"{taken} run, {most} may"
     return (
-        f"Kind {row['kind']} is at its maximum ({row['places_taken']} run, {row['max_running']} "
-        "may); the job starts in its turn once one of them has ended."
+        f"Kind {row['kind']} is at its maximum ({run}); the job starts in its turn once one of "
+        "them has ended."
     )
 
 
@@ -165,8 +170,9 @@ def refused(row: Row) -> str:
 def window_full(row: Row) -> str:
     """It waits for its turn in the order of publishing."""
     higher = f" and {_up_to(row['higher'])} of higher priority" if row["higher"] else ""
+    used = "" if row["window_used"] is None else f"{row['window_used']} of "
     return (
-        f"The window of queue {row['queue']} is full ({row['window_used']} of "
+        f"The window of queue {row['queue']} is full ({used}"
         f"{_count(row['window_size'], 'message')} out for {_count(row['slots'], 'slot')}), and the "
         f"job waits for its turn behind {_up_to(row['ahead'])} of its kind, brand and priority"
         f"{higher}; more workers, or a higher priority, make it sooner."
