@@ -133,7 +133,9 @@ def token_of(request: Request) -> str | None:
 def unauthorized() -> Problem:
     """The 401; it says the same of a key that is unknown, expired or revoked."""
     headers = {"WWW-Authenticate": 'Bearer realm="chot"'}
-    detail = "send Authorization: Bearer <key>"
+    detail = (
+        "send Authorization: Bearer <key>; a key that is unknown, expired or revoked gets this too"
+    )
     return Problem(slug="unauthorized", detail=detail, headers=headers)
 
 

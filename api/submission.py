@@ -200,7 +200,7 @@ def refusal_problem(refused: EnqueueRefused, job: Submit) -> Problem:
     if slug in NOT_YOURS:
         return _not_yours(slug, job)
     value = job.max_attempts if refused.field == "max_attempts" else None
-    return field_problem(slug, refused.field, str(refused), value)
+    return field_problem(slug, refused.field, str(refused).removeprefix("max_attempts "), value)
 
 
 def accepted_view(job: Submit, accepted: Accepted) -> dict[str, Any]:

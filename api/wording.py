@@ -100,8 +100,8 @@ def _pattern(pattern: str, info: FieldInfo | None) -> str:
     """An example says more than a pattern, where the field has one."""
     if info is None or not info.examples:
         return f"must match the pattern {pattern}"
-    about = f", {info.description}" if info.description else ""
-    return f"must be like {info.examples[0]}{about} (pattern {pattern})"
+    about = f"{info.description}; " if info.description else ""
+    return f"must be like {info.examples[0]} ({about}pattern {pattern})"
 
 
 def model_at(model: type[BaseModel] | None, path: Sequence[int | str]) -> type[BaseModel] | None:

@@ -13,6 +13,7 @@ from shared.cli.names import KindName
 from shared.cli.options import calls_api, print_json
 from shared.cli.tables import table
 from shared.cli.watch_letters import watch
+from shared.cli.words import approval_advice, in_commands
 
 
 @click.command("dead-letters")
@@ -142,5 +143,13 @@ def _said(job_id: str | None, answer: dict[str, Any]) -> str:
         return f"job {job_id} is {answer['state']} again; `chot wait {job_id}` follows it"
     redriven, refused = answer["redriven"], answer["refused"]
     lines = [f"{len(redriven)} redriven, {len(refused)} refused"]
-    lines += [f"  {item['id']}: {item['detail']}" for item in refused]
+    waiting = [item["id"] for item in refused if item["reason"] == "approval-required"]
+    lines += [
+        f"  {item['id']}: {in_commands(item['detail'])}"
+        for item in refused
+        if item["reason"] != "approval-required"
+    ]
+    if waiting:
+        lines += [f"  one by one: {approval_advice('job.redrive', 'ID')}. ID is each of"]
+        lines += [f"    {job_id}" for job_id in waiting]
     return "\n".join(lines)

@@ -43,7 +43,10 @@ SIGNS = {
     "dead_messages": ("dead messages", "`chot dead-letters` shows them"),
     "quarantined_messages": ("messages that SQS refused for good", "see last_error in chot.outbox"),
     "overdue_messages": ("messages overdue by a minute", "is SQS, is an api or worker there?"),
-    "paused_queues": ("paused queues with jobs", "POST /v1/queues/{queue}/resume starts them"),
+    "paused_queues": (
+        "paused queues with jobs",
+        "`chot queues` names them, `chot resume QUEUE` starts them",
+    ),
     "unserved_queues": ("queues with jobs and no live worker", "start a worker for them"),
     "movements_seen": ("movements seen", ""),
     "movements_made_visible": ("movements made visible", ""),

@@ -1,11 +1,13 @@
 """Problem documents (RFC 9457) as something a person can act on: field, value, rule, what next."""
 
+import json
 from typing import Any
+
+from shared.cli.words import approval_required, in_commands
 
 WHAT_NEXT = {
     401: "Set CHOT_TOKEN to a key of this api; `chot keys create` makes one.",
     403: "The key is known, but lacks the right; `chot keys list` shows what it may do.",
-    404: "`chot list` shows what there is.",
     413: "Send less: put the data into a table or file and its name into the payload.",
     429: "Wait, then try again; `chot list --state pending` shows what waits already.",
     500: "This is a bug in the api; its log has the details under the same time.",
@@ -13,17 +15,36 @@ WHAT_NEXT = {
 }
 
 
+# Of a type of problem, where its status says too little.
+NEXT_OF_TYPE = {
+    "job-not-found": "`chot list` shows the jobs that this key may see.",
+    "queue-not-found": "`chot queues` shows the queues there are.",
+    "not-found": "Is CHOT_API_URL the address of a Chốt api of this version, without /v1?",
+    "approval-required": "",  # says it itself
+}
+JSON_TYPES = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+}
+
+
 def sentence_of(status: int, problem: dict[str, Any]) -> str:
     """Say what was refused and why, a line a field, and what to do next where that is known."""
     title = str(problem.get("title") or f"HTTP {status}")
     fields = [_field_line(item) for item in _field_errors(problem)]
-    detail = problem.get("detail")
+    kind = str(problem.get("type") or "").rpartition("/")[2]
+    detail = in_commands(str(problem.get("detail") or ""))
+    if kind == "approval-required":
+        detail = approval_required(problem)
     if detail and not fields:  # with fields it would say the first one twice
         title = f"{title}: {detail}"
     lines = [title, *fields]
-    says_it_itself = str(problem.get("type")).endswith("/approval-required")
-    if status in WHAT_NEXT and not says_it_itself:
-        lines.append(WHAT_NEXT[status])
+    following = NEXT_OF_TYPE.get(kind, WHAT_NEXT.get(status))
+    if following:
+        lines.append(following)
     return "\n".join(lines)
 
 
@@ -36,6 +57,24 @@ def _field_errors(problem: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _field_line(item: dict[str, Any]) -> str:
     field = item.get("field") or item.get("pointer") or "body"
-    shown = "" if item.get("value") is None else f" = {item['value']!r}"
     rule = item.get("rule") or item.get("message") or item.get("detail") or ""
-    return f"{field}{shown}: {rule}".rstrip(": ")
+    return f"{field}{_shown(item.get('value'), str(rule))}: {rule}".rstrip(": ")
+
+
+def _shown(value: Any, rule: str) -> str:
+    """The value as it was sent. Where a text was wanted it was none: its own type is the fault."""
+    if value is None:
+        return ""
+    if rule.startswith("must be a string"):
+        return f" = {value}{_type_words(str(value))}"
+    return f" = {value!r}"
+
+
+def _type_words(said: str) -> str:
+    if said.startswith(("[", "{")):  # maybe shortened
+        return f" ({JSON_TYPES[list if said.startswith('[') else dict]})"
+    try:
+        name = JSON_TYPES.get(type(json.loads(said)))
+    except ValueError:
+        return ""
+    return f" ({name})" if name else ""

@@ -101,4 +101,6 @@ def resume(queue: str, *, as_json: bool, retry_for: float) -> None:
     if as_json:
         print_json(answer)
         return
-    click.echo(f"queue {queue} is open; {answer['staged']} messages were staged for due jobs")
+    staged = answer["staged"]
+    said = "1 message was" if staged == 1 else f"{staged:,} messages were"
+    click.echo(f"queue {queue} is open; {said} staged for due jobs")

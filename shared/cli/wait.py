@@ -45,15 +45,21 @@ def wait(
 def follow(api: Api, job_id: str, shown: Screen, *, timeout: float | None = None) -> dict[str, Any]:
     """Return the job once it has ended, having shown its progress.
 
-    A Failure with exit code 124 after `timeout` seconds; the job goes on without us.
+    A Failure with exit code 124 after `timeout` seconds, and with 130 at Ctrl-C; the job goes on
+    without us.
     """
-    for job in _states(api, job_id, timeout):
-        shown.show(job)
-        if job["state"] in TERMINAL:
-            return job
+    advice = f"`chot wait {job_id}` waits again, `chot cancel {job_id}` ends it"
+    try:
+        for job in _states(api, job_id, timeout):
+            shown.show(job)
+            if job["state"] in TERMINAL:
+                return job
+    except KeyboardInterrupt:
+        said = f"interrupted; job {job_id} goes on. {advice}"
+        raise Failure(said, code=Exit.INTERRUPTED) from None
     raise Failure(
         f"job {job_id} has not ended after {timeout:g} s; it goes on. "
-        f"`chot wait {job_id}` waits again, `chot cancel {job_id}` ends it",
+        f"`chot why {job_id}` says what keeps it, {advice}",
         code=Exit.TIMEOUT,
     )
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from shared.cli import show
 from shared.cli.http import Api, job_path
 from shared.cli.options import calls_api, print_json
+from shared.cli.words import in_commands
 
 # What the sentence has said, or what a person does not look for here.
 LEFT_OUT = frozenset({"sentence", "id", "error", "owner.progress"})
@@ -25,7 +26,7 @@ def why(job_id: str, *, as_json: bool, retry_for: float) -> None:
         print_json(said)
         return
     console = show.console()
-    console.print(Text(str(said["sentence"])), soft_wrap=True)
+    console.print(Text(in_commands(str(said["sentence"]))), soft_wrap=True)
     console.print()
     for name, value in _facts(said):
         label = name.replace("_", " ").replace(".", ": ")

@@ -37,7 +37,9 @@ async def test_one_asks_another_approves_and_the_audit_knows_both(
     refused = await clerk("redrive", job_id)
     assert refused.returncode == 4
     assert "Another account has to approve this" in refused.stderr
-    assert "POST /v1/approvals" in refused.stderr
+    assert f"`chot approve job.redrive {job_id}`" in refused.stderr
+    assert f"`chot redrive {job_id} --approval …`" in refused.stderr
+    assert "/v1/" not in refused.stderr
     assert "chot keys list" not in refused.stderr, "the key has the right"
     given = await chief("approve", "job.redrive", job_id, "--reason", "the file is repaired")
     assert given.returncode == 0, given.stderr

@@ -223,7 +223,7 @@ class Outer(Payload):
             CostingRunPayload,
             {"period": "2026-13"},
             "period",
-            f"must be like 2026-01, accounting period, YYYY-MM (pattern {PERIOD})",
+            f"must be like 2026-01 (accounting period, YYYY-MM; pattern {PERIOD})",
         ),
         (
             CostingRunPayload,

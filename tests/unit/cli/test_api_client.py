@@ -5,6 +5,10 @@ import socket
 
 import pytest
 
+from api.approving import approval_required
+from api.problems import problem_body
+from shared.approvals import Refused
+from shared.audit import Action
 from shared.cli import run
 from tests.unit.cli.conftest import Peer, job
 
@@ -72,6 +76,58 @@ def test_a_refusal_names_field_value_and_rule(
         "  payload.period = '2026-13': a month, YYYY-MM",
         "  company: is required",
     ]
+
+
+def test_a_value_of_the_wrong_type_is_shown_as_what_it_is(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """202601 the number is not '202601' the text, and that is the fault."""
+    errors = [
+        {"field": f"payload.f{n}", "value": value, "rule": "must be a string"}
+        for n, value in enumerate(["202601", "true", "[1,2", '{"a":1}'])
+    ]
+    peer.say(422, {"title": "The request breaks a rule", "errors": errors})
+    assert run([*SUBMIT[:-1], "period:=202601"]) == 4
+    assert [line.strip() for line in capsys.readouterr().err.splitlines()[1:5]] == [
+        "payload.f0 = 202601 (a number): must be a string",
+        "payload.f1 = true (true or false): must be a string",
+        "payload.f2 = [1,2 (a list): must be a string",
+        'payload.f3 = {"a":1} (an object): must be a string',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("slug", "named"),
+    [("job-not-found", "`chot list`"), ("queue-not-found", "`chot queues`"), ("not-found", "/v1?")],
+)
+def test_what_is_not_there_says_where_to_look_for_its_like(
+    peer: Peer, capsys: pytest.CaptureFixture[str], slug: str, named: str
+) -> None:
+    problem = {"type": f"https://chot.example/problems/{slug}", "title": "no", "status": 404}
+    peer.say(404, problem)
+    assert run(["pause", "nope"]) == 3
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert named in last
+    assert ("chot list" in last) == (slug == "job-not-found")
+
+
+@pytest.mark.parametrize("reason", [None, "missing", *Refused])
+def test_an_approval_is_asked_for_in_commands(
+    peer: Peer, capsys: pytest.CaptureFixture[str], reason: str | None
+) -> None:
+    """Why one did not count is told first."""
+    problem = problem_body(
+        approval_required(
+            Action.JOB_REDRIVE, "0190-job", Refused(reason) if reason in set(Refused) else None
+        )
+    )
+    peer.say(403, problem)
+    assert run(["redrive", "0190-job"]) == 4
+    said = capsys.readouterr().err
+    assert "`chot approve job.redrive 0190-job`, then `chot redrive 0190-job --approval …`" in said
+    assert "/v1/" not in said
+    assert "chot keys list" not in said
+    assert ("that approval" in said or "no approval" in said) == (reason in set(Refused))
 
 
 def test_text_for_a_number_is_explained(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,19 @@ def test_redrive_of_all_goes_through_every_page_and_ends_with_5_when_one_is_refu
     assert capsys.readouterr().out == "1 redriven, 1 refused\n  b: is active as c\n"
 
 
+def test_where_each_redrive_needs_an_approval_the_way_is_told_once(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    detail = "another account with role operate sends POST /v1/approvals …"
+    refused = [{"id": i, "reason": "approval-required", "detail": detail} for i in ("a", "b")]
+    peer.say(200, {"redriven": [], "refused": refused, "next_cursor": None})
+    assert run(["redrive", "--all"]) == 5
+    said = capsys.readouterr().out
+    assert "one by one: another account with role operate runs `chot approve job.redrive" in said
+    assert said.splitlines()[2:] == ["    a", "    b"]
+    assert "/v1/" not in said
+
+
 def test_redrive_of_one_is_its_own_route(peer: Peer) -> None:
     peer.say(200, job("pending"))
     assert run(["redrive", "0190-job"]) == 0

@@ -63,6 +63,10 @@ def test_pause_and_resume_name_the_queue(peer: Peer, capsys: pytest.CaptureFixtu
         "/v1/queues/a%2Fb/resume",
     ]
     assert "`chot resume costing`" in capsys.readouterr().out
+    for staged, said in ((1, "1 message was staged"), (1200, "1,200 messages were staged")):
+        peer.script = [(200, {"name": "costing", "paused": False, "staged": staged}, {})]
+        assert run(["resume", "costing"]) == 0
+        assert said in capsys.readouterr().out
 
 
 def test_a_list_takes_every_filter(peer: Peer) -> None:

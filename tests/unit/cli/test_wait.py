@@ -25,7 +25,9 @@ def test_a_job_that_takes_too_long_is_left_alone_with_124(
 ) -> None:
     peer.say(200, job("running"))
     assert run(["wait", "0190-job", "--timeout", "0.05"]) == 124
-    assert "it goes on" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "it goes on" in said
+    assert "`chot why 0190-job`" in said
     assert {asked.method for asked in peer.asked} == {"GET"}
 
 
@@ -67,6 +69,30 @@ def test_submit_and_wait_is_one_command(peer: Peer, capsys: pytest.CaptureFixtur
     peer.script = [(202, {"id": "0190-job", "created": True}, {})]
     assert run(["submit", "k", "--company", "ACME"]) == 0
     assert "`chot wait 0190-job` follows it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["wait", "0190-job"], ["submit", "k", "--company", "C", "--wait"]]
+)
+def test_ctrl_c_says_that_the_job_goes_on(
+    peer: Peer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    if words[0] == "submit":
+        peer.say(202, {"id": "0190-job", "created": True})
+    peer.say(200, job("running"))
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shared.cli.wait.time.sleep", interrupt)
+    assert run(words) == 130
+    said = capsys.readouterr().err
+    assert "job 0190-job goes on" in said
+    assert "`chot wait 0190-job`" in said
+    assert "`chot cancel 0190-job`" in said
 
 
 def test_the_pace_is_of_the_last_seconds() -> None:

@@ -1,13 +1,17 @@
 """`chot why`, and the pace that status, bar and lines show."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared.cli import run, show
 from shared.cli.progress import Pace, facts
+from shared.cli.words import in_commands
+from shared.jobs.words import error_words
 from tests.unit.cli.conftest import Peer, job
 
 WHY: dict[str, Any] = {
@@ -36,6 +40,42 @@ def test_the_sentence_comes_first_and_then_the_facts(
     assert any(line.split() == ["queue", "paused", "no"] for line in lines)
     assert "owner" not in told
     assert peer.asked[0].path == "/v1/jobs/0190-job/why"
+
+
+@pytest.mark.parametrize(
+    ("said", "command"),
+    [
+        ("Queue a-b.c is paused; POST /v1/queues/a-b.c/resume lets", "; `chot resume a-b.c` lets"),
+        ("It died; POST /v1/jobs/019a-1/redrive tries it", "; `chot redrive 019a-1` tries it"),
+        ("result is in GET /v1/jobs/019a-1.", "is in `chot status 019a-1`."),
+    ],
+)
+def test_what_to_do_is_said_in_commands(
+    peer: Peer, capsys: pytest.CaptureFixture[str], said: str, command: str
+) -> None:
+    """With --json the api's own words."""
+    peer.say(200, WHY | {"sentence": said})
+    assert run(["why", "0190-job"]) == 0
+    shown = capsys.readouterr().out
+    assert command in shown
+    assert "/v1/" not in shown
+    assert run(["why", "0190-job", "--json"]) == 0
+    assert "/v1/" in capsys.readouterr().out
+
+
+def test_no_sentence_of_the_api_is_left_in_words_of_http() -> None:
+    """Except for what this command line has no word for."""
+    source = (Path(__file__).parents[3] / "shared/jobs/words.py").read_text()
+    requests = re.findall(r"(?:POST|GET) /v1/[^\s\"`;.,]+", source.replace("{row['id']}", "ID"))
+    requests = [re.sub(r"\{\w+\}", "q", each) for each in requests]
+    assert len(requests) >= 3
+    assert [each for each in requests if "/v1/" in in_commands(each)] == []
+
+
+@pytest.mark.parametrize("message", ["PERIOD_CLOSED: 2026-01 is closed", "2026-01 is closed"])
+def test_an_errors_code_is_said_once(message: str) -> None:
+    error = {"code": "PERIOD_CLOSED", "message": message}
+    assert error_words(error) == "PERIOD_CLOSED: 2026-01 is closed"
 
 
 def test_json_is_what_the_api_said(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,46 @@
+"""What the api says in words of HTTP, for somebody who has this command line before him.
+
+The api's own words stay as they are: whoever reads them there has no `chot`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+COMMANDS = (
+    (re.compile(r"POST /v1/queues/([^/\s]+)/resume\b"), r"`chot resume \1`"),
+    (re.compile(r"POST /v1/jobs/([^/\s]+)/redrive\b"), r"`chot redrive \1`"),
+    (re.compile(r"GET /v1/jobs/([0-9A-Za-z-]+)"), r"`chot status \1`"),
+    (re.compile(r"^POST /v1/jobs with priority"), "a submit with priority"),
+    (re.compile(r"^(GET|POST) /v1/\S+ asks for"), "this asks for"),
+)
+# Why an approval did not count, by the problem's own code.
+NOT_COUNTED = {
+    "unknown": "no approval of this act on this target has that id",
+    "used": "that approval has been used, and one is good for one act",
+    "expired": "that approval has expired",
+    "own": "that approval is your own account's; it must be another account's",
+}
+
+
+def in_commands(sentence: str) -> str:
+    """The sentence with commands in the place of requests."""
+    for pattern, command in COMMANDS:
+        sentence = pattern.sub(command, sentence)
+    return sentence
+
+
+def approval_advice(action: str, target: str) -> str:
+    """How another account's approval is had and used."""
+    verb = action.rpartition(".")[2]
+    return (
+        f"another account with role operate runs `chot approve {action} {target}`, then "
+        f"`chot {verb} {target} --approval …` with the id that it prints"
+    )
+
+
+def approval_required(problem: Mapping[str, Any]) -> str:
+    """A problem of that type, in the words of this command line."""
+    advice = approval_advice(str(problem.get("action")), str(problem.get("target")))
+    why = NOT_COUNTED.get(str(problem.get("reason")))
+    return f"{why}: {advice}" if why else advice
