@@ -8,6 +8,7 @@ import click
 from shared.cli import show
 from shared.cli.http import Api
 from shared.cli.options import calls_api, print_json
+from shared.cli.plain import visible
 from shared.cli.tables import table
 
 PAGE_MAX = 200
@@ -110,7 +111,7 @@ def approve(
     if as_json:
         print_json(given)
         return
-    click.echo(given["id"])
+    click.echo(visible(given["id"]))
     until = show.moment(given["expires_at"])
     said = f"{action} of {target} is approved once, until {until}; pass the id to who asks for it"
-    click.echo(said, err=True)
+    click.echo(visible(said), err=True)

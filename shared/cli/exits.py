@@ -1,10 +1,11 @@
 """Exit codes and failures of the command line: what scripts may rely on (docs/cli.md)."""
 
-import json
 from enum import IntEnum
 from typing import Any
 
 import click
+
+from shared.cli.plain import json_text, visible
 
 
 class Exit(IntEnum):
@@ -40,6 +41,6 @@ class Failure(Exception):
         if self.as_json:
             error = {"exit_code": int(self.code), "message": self.message}
             problem = {} if self.problem is None else {"problem": self.problem}
-            click.echo(json.dumps({"error": error | problem}, ensure_ascii=False))
-        first, *rest = self.message.splitlines() or [""]
+            click.echo(json_text({"error": error | problem}))
+        first, *rest = map(visible, self.message.split("\n"))
         click.echo("\n".join([f"chot: {first}", *(f"  {line}" for line in rest)]), err=True)

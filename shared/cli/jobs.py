@@ -10,6 +10,7 @@ from rich.text import Text
 from shared.cli import show
 from shared.cli.http import Api, job_path
 from shared.cli.options import calls_api, print_json
+from shared.cli.plain import visible, visible_lines
 from shared.cli.tables import table
 
 LINE = 78
@@ -36,7 +37,7 @@ def print_job(job: Mapping[str, Any]) -> None:
         console.print(Text(f"{name:<12}", style="dim"), value, sep="", soft_wrap=True)
     if job.get("result") is not None:
         console.print(Text("result", style="dim"))
-        console.print(Text(pretty(job["result"])), soft_wrap=True)
+        console.print(Text(visible_lines(pretty(job["result"]))), soft_wrap=True)
     attempts = job.get("attempts") or []
     if attempts:
         console.print()
@@ -59,7 +60,7 @@ def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
     ]
     told = [(name, value) for name, value in facts if value not in {None, ""} and name != "attempt"]
     return [
-        (name, show.state(str(value)) if name == "state" else Text(str(value)))
+        (name, show.state(str(value)) if name == "state" else show.plain(value))
         for name, value in told
     ]
 
@@ -130,4 +131,4 @@ def cancel(job_id: str, *, as_json: bool, retry_for: float) -> None:
     if as_json:
         print_json(job)
         return
-    click.echo(f"job {job_id} is {job['state']}")
+    click.echo(visible(f"job {job_id} is {job['state']}"))

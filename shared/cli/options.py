@@ -1,13 +1,13 @@
 """Options that several commands share, and the one way to print an answer."""
 
 import functools
-import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from shared.cli.http import RETRY_SECONDS
+from shared.cli.plain import json_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,4 +31,4 @@ def calls_api(command: F) -> F:
 
 def print_json(document: Any) -> None:
     """Print the command's one document, as the api sent it where it came from there."""
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    click.echo(json_text(document, indent=2))

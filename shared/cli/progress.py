@@ -15,6 +15,7 @@ from rich.table import Column
 from rich.text import Text
 
 from shared.cli import show
+from shared.cli.plain import visible
 
 LINE_SECONDS = 10.0
 RATE_WINDOW_SECONDS = 15.0
@@ -83,13 +84,13 @@ class Bar:
             self._task,
             completed=done,
             total=total or None,
-            description=headline(job),
+            description=visible(headline(job)),
             facts=facts(job, self._pace),
         )
 
     def say(self, line: str) -> None:
         """Write above the bar."""
-        self._progress.console.print(line, soft_wrap=True)
+        self._progress.console.print(show.plain(line), soft_wrap=True)
 
 
 class TwoLines(Progress):
@@ -99,7 +100,7 @@ class TwoLines(Progress):
         """What is drawn now."""
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
-            yield Text(f"  {task.fields['facts']}", no_wrap=True, overflow="ellipsis")
+            yield Text(visible(f"  {task.fields['facts']}"), no_wrap=True, overflow="ellipsis")
 
 
 class LiveBar:
@@ -108,7 +109,7 @@ class LiveBar:
     def __init__(self, console: Console | None = None) -> None:
         self._progress = TwoLines(
             SpinnerColumn(),
-            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
             BarColumn(bar_width=24),
             console=console or show.console(stderr=True),
             refresh_per_second=8,
@@ -142,7 +143,7 @@ class Lines:
 
     def say(self, line: str) -> None:
         """Write it."""
-        click.echo(line, err=True)
+        click.echo(visible(line), err=True)
 
 
 class Quiet:

@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from shared.cli.plain import visible
+
 # Codes that an error gets which has none, and types whose message is written for operators.
 UNNAMED = frozenset({None, "FAILED", "PERMANENT"})
 RAISED_ON_PURPOSE = frozenset({"PermanentError", "RetryableError"})
@@ -31,9 +33,14 @@ def console(*, stderr: bool = False) -> Console:
     return made
 
 
+def plain(said: Any, style: str = "") -> Text:
+    """One line of text for a console, no word of it taken for markup."""
+    return Text(visible(said), style=style)
+
+
 def state(value: str | None) -> Text:
     """A state or outcome in its colour."""
-    return Text(value or "", style=COLOURS.get(value or "", ""))
+    return plain(value or "", COLOURS.get(value or "", ""))
 
 
 def moment(value: str | None) -> str:

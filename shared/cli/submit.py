@@ -11,6 +11,7 @@ from shared.cli.http import Answer, Api
 from shared.cli.names import KindName
 from shared.cli.options import calls_api, print_json
 from shared.cli.payload import payload_text
+from shared.cli.plain import visible
 from shared.cli.progress import screen
 from shared.cli.wait import follow, report
 
@@ -66,7 +67,7 @@ def submit(
             _print(answer, as_json=as_json, again=key is not None)
             return
         if not as_json:
-            click.echo(_sentence(answer, then="", again=key is not None), err=True)
+            click.echo(visible(_sentence(answer, then="", again=key is not None)), err=True)
         with screen(quiet=as_json) as shown:
             job = follow(api, answer.body["id"], shown, timeout=timeout)
     context.exit(report(job, as_json=as_json))
@@ -122,8 +123,9 @@ def _print(answer: Answer, *, as_json: bool, again: bool) -> None:
     if as_json:
         print_json(answer.body | {"replayed": answer.replayed})
         return
-    click.echo(answer.body["id"])
-    click.echo(_sentence(answer, then="; `chot wait {}` follows it", again=again), err=True)
+    click.echo(visible(answer.body["id"]))
+    said = _sentence(answer, then="; `chot wait {}` follows it", again=again)
+    click.echo(visible(said), err=True)
 
 
 def _sentence(answer: Answer, *, then: str, again: bool) -> str:

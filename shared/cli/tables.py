@@ -9,6 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from shared.cli.show import plain
+
 GAP = "  "
 # As much room as a column of free text wants beside the others.
 ROOM = 40
@@ -123,7 +125,7 @@ class Rows:
 
 
 def _text(value: Any) -> Text:
-    return value if isinstance(value, Text) else Text("" if value is None else str(value))
+    return value if isinstance(value, Text) else plain("" if value is None else value)
 
 
 def _width(cell: Text) -> int:

@@ -1,6 +1,5 @@
 """`chot dead-letters --watch`: a table that stays new on a terminal, on a pipe line by line."""
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from shared.cli import show
 from shared.cli.http import Api
+from shared.cli.plain import json_text, visible
 
 PAGE = 200
 # From look to look; a look that takes long (thousands of dead jobs) is made more seldom.
@@ -85,7 +85,7 @@ def _as_lines(api: Api, kind: str | None, limit: int, *, as_json: bool) -> None:
 
 
 def _json_line(what: str, letter: Letter) -> str:
-    return json.dumps({what: letter}, ensure_ascii=False)
+    return json_text({what: letter})
 
 
 def _line(what: str, at: str, letter: Letter) -> str:
@@ -93,4 +93,4 @@ def _line(what: str, at: str, letter: Letter) -> str:
         facts = (letter["id"], letter["kind"], show.whose(letter), show.reason(letter["error"]))
     else:
         facts = (f"message {letter['id']}", letter["queue"], letter["reason"], "")
-    return "  ".join(filter(None, (show.moment(at), *facts)))
+    return visible("  ".join(filter(None, (show.moment(at), *facts))))
