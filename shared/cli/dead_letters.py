@@ -11,6 +11,7 @@ from shared.cli.exits import Exit
 from shared.cli.http import Api, job_path
 from shared.cli.names import KindName
 from shared.cli.options import calls_api, print_json
+from shared.cli.plain import visible
 from shared.cli.tables import table
 from shared.cli.watch_letters import watch
 from shared.cli.words import approval_advice, in_commands
@@ -140,16 +141,16 @@ def _redrive_matching(api: Api, which: dict[str, Any]) -> dict[str, Any]:
 
 def _said(job_id: str | None, answer: dict[str, Any]) -> str:
     if job_id is not None:
-        return f"job {job_id} is {answer['state']} again; `chot wait {job_id}` follows it"
+        return visible(f"job {job_id} is {answer['state']} again; `chot wait {job_id}` follows it")
     redriven, refused = answer["redriven"], answer["refused"]
     lines = [f"{len(redriven)} redriven, {len(refused)} refused"]
     waiting = [item["id"] for item in refused if item["reason"] == "approval-required"]
     lines += [
-        f"  {item['id']}: {in_commands(item['detail'])}"
+        visible(f"  {item['id']}: {in_commands(item['detail'])}")
         for item in refused
         if item["reason"] != "approval-required"
     ]
     if waiting:
         lines += [f"  one by one: {approval_advice('job.redrive', 'ID')}. ID is each of"]
-        lines += [f"    {job_id}" for job_id in waiting]
+        lines += [visible(f"    {job_id}") for job_id in waiting]
     return "\n".join(lines)

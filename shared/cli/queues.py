@@ -10,6 +10,7 @@ from shared.cli import show
 from shared.cli.http import Api, queue_path
 from shared.cli.names import QueueName
 from shared.cli.options import calls_api, print_json
+from shared.cli.plain import visible
 from shared.cli.tables import table
 
 MOST_COUNTED = 10_000
@@ -71,10 +72,10 @@ def _worker_row(worker: dict[str, Any]) -> tuple[Any, ...]:
     runs = (f"{job['kind']} {job['job_id']}" for job in worker["running"])
     return (
         worker["worker_id"],
-        Text(worker["state"] if live else "gone", style="green" if live else "red"),
+        show.plain(worker["state"] if live else "gone", "green" if live else "red"),
         ", ".join(slots),
         show.clock(worker["seen_at"]),
-        "\n".join(runs),
+        Text("\n".join(map(visible, runs))),
     )
 
 

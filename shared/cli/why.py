@@ -26,11 +26,11 @@ def why(job_id: str, *, as_json: bool, retry_for: float) -> None:
         print_json(said)
         return
     console = show.console()
-    console.print(Text(in_commands(str(said["sentence"]))), soft_wrap=True)
+    console.print(show.plain(in_commands(str(said["sentence"]))), soft_wrap=True)
     console.print()
     for name, value in _facts(said):
         label = name.replace("_", " ").replace(".", ": ")
-        console.print(Text(f"{label:<24}", style="dim"), value, sep="", soft_wrap=True)
+        console.print(show.plain(f"{label:<24}", "dim"), value, sep="", soft_wrap=True)
 
 
 def _facts(said: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Text]]:
@@ -44,7 +44,7 @@ def _facts(said: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Text
         elif name == "state":
             yield path, show.state(str(value))
         else:
-            yield path, Text(_word(value))
+            yield path, show.plain(_word(value))
 
 
 def _word(value: Any) -> str:
