@@ -19,7 +19,8 @@ from tests.factories import eventually
 HEAD = """# Examples: every route
 
 A command and its answer for each route, in an order that can be followed on the sample company of `chot dev`, with the two variables that it prints. All of them were run to make this page, and
-are run again by `tests/journeys/test_examples.py`: what is not true any more fails there. Ids, instants, versions and host names are your own; long answers are cut at `…`.
+are run again by `tests/journeys/test_examples.py`: what is not true any more fails there. They were run on the sample company with 2,000 movements instead of the 200,000 of `chot dev`: numbers of
+items and movements, amounts and checksums are other ones for you, as are ids, instants, versions and host names. Long answers are cut at `…`.
 `/docs` of a running api describes every member, [http.md](http.md) what clients may rely on. Each command but those of health sends `-H "Authorization: Bearer $CHOT_TOKEN"`.
 """
 SHOWN_HEADERS = ("location", "retry-after", "idempotency-replayed", "content-type")
