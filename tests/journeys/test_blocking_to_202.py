@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -212,7 +212,7 @@ async def _both_may_pass(erp: httpx.AsyncClient, key: dict[str, str]) -> None:
 
 
 STAGE = """
-globalThis.shown = []; globalThis.asked = []; globalThis.stored = {};
+globalThis.shown = []; globalThis.asked = []; globalThis.stored = JSON.parse(process.argv[3]);
 globalThis.show = (job) => shown.push(job.state);
 globalThis.setTimeout = (done) => queueMicrotask(done);
 globalThis.sessionStorage = {
@@ -236,7 +236,12 @@ ACCEPTED = (202, '{"status_url": "/costing/1"}')
 RUNNING, DONE = (200, '{"state": "running"}'), (200, '{"state": "succeeded"}')
 
 
-def pressed(files: Path, script: Sequence[tuple[int, str] | None]) -> dict[str, Any]:
+def pressed(
+    files: Path,
+    script: Sequence[tuple[int, str] | None],
+    *,
+    stored: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """What the page's script does when fetch answers so, one after the other."""
     node = shutil.which("node")
     if node is None:
@@ -244,7 +249,7 @@ def pressed(files: Path, script: Sequence[tuple[int, str] | None]) -> dict[str, 
     program = files / "press.mjs"
     program.write_text(STAGE + (files / "costing.js").read_text() + ENDING)
     done = subprocess.run(
-        [node, str(program), json.dumps(script)],
+        [node, str(program), json.dumps(script), json.dumps(stored or {})],
         capture_output=True,
         text=True,
         timeout=30,
@@ -282,6 +287,14 @@ def test_the_script_stops_with_a_message_at_what_stands(
     """It is asked once, and nothing of it is followed after a reload."""
     found = pressed(files, [ACCEPTED, answer])
     assert (found["ended"], found["stored"], len(found["asked"])) == (said, {}, 2)
+
+
+def test_a_page_that_was_loaded_anew_follows_the_work_that_it_left(files: Path) -> None:
+    """The address is kept, not the key: it goes on there, and a press meanwhile is a new key."""
+    found = pressed(files, [DONE, ACCEPTED, DONE], stored={"costing": "/costing/left"})
+    assert found["asked"][0][:2] == ["GET", "/costing/left?wait=20"]
+    assert [method for method, _, _ in found["asked"]].count("POST") == 1
+    assert (found["ended"], found["stored"]) == ("succeeded", {})
 
 
 @pytest.fixture
