@@ -55,9 +55,9 @@ class Resources:
     def __post_init__(self) -> None:
         self.pending = PendingLimits(self._count_pending, self._pending_limit)
 
-    async def _count_pending(self, lane: Lane, most: int) -> int:
-        async with self.reading() as conn:
-            return await count_pending(conn, lane, most)
+    async def _count_pending(self, lanes: Mapping[Lane, int]) -> Mapping[Lane, int | None]:
+        async with self.transaction() as conn:
+            return await count_pending(conn, lanes)
 
     def _pending_limit(self, kind: str) -> int:
         return self.kinds[kind].max_pending or self.settings.max_pending

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.app import create_app
-from api.pending import COUNT_OF_BRAND, COUNT_OF_NO_BRAND, Lane, count_pending
+from api.pending import BY_INDEX, COUNT_LANES, Lane, count_pending
 from api.rights import ANYBODY, RULES
 from api.settings import ApiSettings
 from shared.access import Role
@@ -231,17 +231,21 @@ async def test_a_count_reads_the_lane_that_it_counts_and_no_further_than_the_max
         async with engine.begin() as conn:
             lane = Lane("api.note", "ACME", brand)
             before = await conn.scalar(text(READ))
-            assert await count_pending(conn, lane, most) == expected
+            assert await count_pending(conn, {lane: most}) == {lane: expected}
             # A bitmap's rows are counted by the index and by the table.
             assert await conn.scalar(text(READ)) - before <= 2 * expected
-    for statement, binds in (
-        (COUNT_OF_BRAND, {"brand": "RED"}),
-        (COUNT_OF_NO_BRAND, {}),
-    ):
-        async with engine.connect() as conn:
-            asked = {"kind": "api.note", "company": "ACME", "most": 100_000} | binds
-            plan = (await conn.execute(text(f"EXPLAIN {statement.text}"), asked)).scalars().all()
-        assert "jobs_pending_kind_idx" in " ".join(plan), plan
+    known = [Lane("api.note", "ACME", brand) for brand in ("RED", None, "BLUE")]
+    strange = [Lane("api.note", "ACME", "NONE"), Lane("api.note", "NONE", None)]
+    async with engine.begin() as conn:
+        found = await count_pending(conn, dict.fromkeys([*known, *strange], 1000))
+        assert found == dict(zip([*known, *strange], (50, 50, 1000, None, None), strict=True))
+    asked = {"kinds": ["api.note"], "companies": ["ACME"], "brands": ["RED"], "most": [100_000]}
+    async with engine.begin() as conn:
+        await conn.execute(BY_INDEX)
+        plan = (await conn.execute(text(f"EXPLAIN {COUNT_LANES.text}"), asked)).scalars().all()
+    told = " ".join(plan)
+    assert told.count("jobs_pending_kind_idx") == 2, plan
+    assert "Seq Scan on jobs" not in told, plan
 
 
 BROKEN = {

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -75,10 +75,10 @@ class Counted:
         self.pending, self.limit, self.asked = pending, limit, 0
         self.limits = PendingLimits(self.count, lambda _kind: self.limit)
 
-    async def count(self, _lane: Lane, most: int) -> int:
+    async def count(self, lanes: Mapping[Lane, int]) -> Mapping[Lane, int | None]:
         self.asked += 1
         await asyncio.sleep(0)
-        return min(self.pending, most)
+        return {lane: min(self.pending, most) for lane, most in lanes.items()}
 
     async def submit(self, *, makes: bool = True) -> bool:
         """One submit; True when there was room for it."""
@@ -118,12 +118,12 @@ async def test_room_that_was_not_used_is_given_back() -> None:
 
 
 async def test_lanes_are_of_kind_company_and_brand() -> None:
-    """Jobs without a brand have one of their own; room of one is none of another."""
-    asked: Counter[Lane] = Counter()
+    """Jobs without a brand have one of their own; room of one is none of another; one count."""
+    asked: list[set[Lane]] = []
 
-    async def count(lane: Lane, _most: int) -> int:
-        asked[lane] += 1
-        return 5 if lane.brand == "RED" else 0
+    async def count(lanes: Mapping[Lane, int]) -> Mapping[Lane, int | None]:
+        asked.append(set(lanes))
+        return {lane: 5 if lane.brand == "RED" else 0 for lane in lanes}
 
     limits = PendingLimits(count, lambda _kind: 5)
     async with limits.admit([a_job(), a_job(2, "BLUE"), a_job(3, None), a_job(4, None)]) as found:
@@ -132,7 +132,40 @@ async def test_lanes_are_of_kind_company_and_brand() -> None:
             "BLUE": 5,
             None: 5,
         }
-    assert set(asked.values()) == {1}
+    assert [len(lanes) for lanes in asked] == [3]
+
+
+async def test_what_somebody_invented_is_not_kept() -> None:
+    """A thousand names in a batch are one question, and push no tally out."""
+    asked: list[int] = []
+
+    async def count(lanes: Mapping[Lane, int]) -> Mapping[Lane, int | None]:
+        asked.append(len(lanes))
+        return {lane: 0 if lane.brand == "RED" else None for lane in lanes}
+
+    limits = PendingLimits(count, lambda _kind: 50_000)
+    async with limits.admit([a_job(n, f"invented {n}") for n in range(1000)] + [a_job()]):
+        pass
+    assert asked == [1001]
+    assert {lane.brand for lane in limits._tallies} == {"RED"}
+
+
+async def test_batches_of_the_same_lanes_do_not_wait_for_each_other_for_ever() -> None:
+    """Whatever their order: the lanes are counted, and each is let in."""
+    brands = [f"B{n}" for n in range(20)]
+
+    async def count(lanes: Mapping[Lane, int]) -> Mapping[Lane, int | None]:
+        await asyncio.sleep(0)
+        return dict.fromkeys(lanes, 0)
+
+    limits = PendingLimits(count, lambda _kind: 1000)
+
+    async def batch(order: Sequence[str]) -> None:
+        async with limits.admit([a_job(brand=brand) for brand in order]):
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(batch(brands[:: 1 if n % 2 else -1]) for n in range(50)))
 
 
 PROXIES = read_networks("10.0.0.0/8, 2001:db8::/32,::1/128")
