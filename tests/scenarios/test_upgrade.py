@@ -29,7 +29,7 @@ REPLICAS = 5
 SAMPLE_SECONDS = 0.1
 LONGEST_LOCK_SECONDS = 1.0
 # An older revision of the schema, on which this code still runs.
-BEFORE = "0040_api_keys"
+BEFORE = "0086_enqueue_each"
 HELD = """
     SELECT l.pid, l.mode, l.granted, c.relname AS name
       FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
@@ -245,6 +245,8 @@ async def judge(fleet: Fleet, engine: AsyncEngine, locks: Locks, requests: Reque
     assert max(locks.longest.values(), default=0) <= LONGEST_LOCK_SECONDS + SAMPLE_SECONDS, locks
     assert await scalar(engine, "SELECT coalesce(sum(lost_leases), 0) FROM chot.jobs") == 0
     assert set(requests.statuses) == {202}, requests.statuses
-    ended = "SELECT DISTINCT outcome FROM chot.attempts WHERE outcome IS NOT NULL"
+    # The million's own history was made by nobody of these processes ('w').
+    ended = """SELECT DISTINCT outcome FROM chot.attempts
+                WHERE outcome IS NOT NULL AND worker_id <> 'w'"""
     assert {row.outcome for row in await fetch(engine, ended)} == {"succeeded"}
     assert not [line for each in fleet.workers for line in fleet.events(each, "attempt.broken")]
