@@ -66,7 +66,7 @@ class ApiSettings(SharedSettings):
         0.5, ge=0.05, le=2, description="from look to look at jobs that somebody waits for"
     )
     live_listeners: int = Field(
-        1000, ge=1, le=100_000, description="who may wait at once (?wait, /events)"
+        1000, ge=1, le=100_000, description="who may wait at once (?wait, /events), an account half"
     )
     live_heartbeat_seconds: float | None = Field(
         None, gt=0, le=600, description="between comments in a stream; below the balancer's idle"

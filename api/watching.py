@@ -8,9 +8,11 @@ anybody. Every few seconds it is asked, in one query, whose key is still good.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from math import ceil
 from time import monotonic
 from typing import Any
 from uuid import UUID
@@ -35,6 +37,7 @@ KEYS_SECONDS = 2.5
 # A newcomer waits a tenth of the interval, so that those who come together are one query.
 NEWCOMERS = 0.1
 SHOWN_AT_ONCE = 4
+SHARE_OF_AN_ACCOUNT = 0.5
 LOOK_FAILED = (*DATABASE_ERRORS, TimeoutError, ProblemRaised)
 
 
@@ -115,6 +118,7 @@ class Hub:
     resources: Resources
     authenticator: Authenticator
     _watchers: set[Watcher] = field(default_factory=set)
+    _of_account: Counter[str] = field(default_factory=Counter)
     _last: dict[UUID, Sighting] = field(default_factory=dict)
     _loop: asyncio.Task[None] | None = None
     _newcomers: asyncio.Event = field(default_factory=asyncio.Event)
@@ -124,13 +128,15 @@ class Hub:
 
     @contextmanager
     def watch(self, job_id: UUID, caller: Caller, token: str | None) -> Iterator[Watcher]:
-        """A place among the watchers; ProblemRaised (overloaded) when all are taken."""
-        most = self.resources.settings.live_listeners
-        if len(self._watchers) >= most:
-            detail = f"{most} clients wait for jobs here already; poll, or send it again"
-            raise ProblemRaised(Problem(slug="overloaded", detail=detail))
+        """A place among the watchers; ProblemRaised (overloaded) when all are taken.
+
+        One account gets half of them at most, so that a script of its own keeps nobody else out.
+        """
+        principal = caller.principal
+        self._refuse_beyond_places(principal)
         watcher = Watcher(job_id, token, caller)
         self._watchers.add(watcher)
+        self._of_account[principal] += 1
         self._newcomers.set()
         if self.asleep:
             self._keys_due = monotonic() + KEYS_SECONDS
@@ -139,8 +145,22 @@ class Hub:
             yield watcher
         finally:
             self._watchers.discard(watcher)
+            self._of_account[principal] -= 1
+            if not self._of_account[principal]:
+                del self._of_account[principal]
             if not self._watchers:
                 self._newcomers.set()
+
+    def _refuse_beyond_places(self, principal: str) -> None:
+        most = self.resources.settings.live_listeners
+        each = ceil(most * SHARE_OF_AN_ACCOUNT)
+        if len(self._watchers) >= most:
+            detail = f"{most} clients wait for jobs here already; poll, or send it again"
+        elif self._of_account[principal] >= each:
+            detail = f"{each} clients of this account wait here already, and no more may; poll"
+        else:
+            return
+        raise ProblemRaised(Problem(slug="overloaded", detail=detail))
 
     @property
     def watching(self) -> int:

@@ -250,14 +250,17 @@ async def test_a_client_that_hangs_up_frees_its_place(live: Served) -> None:
     await eventually(lambda: watched_by(0), seconds=2)
 
 
-async def test_places_are_bounded(settings: ApiSettings) -> None:
+async def test_places_are_bounded(settings: ApiSettings, owner_engine: AsyncEngine) -> None:
     """Who comes to a full house is told at once, and may come again; the others go on."""
-    async with served(settings.model_copy(update={"live_listeners": 2})) as live:
+    keys = [await make_key(owner_engine, Role.ADMIN, principal=name) for name in ("a", "b", "c")]
+    changed = {"live_listeners": 2, "api_open": False}
+    async with served(settings.model_copy(update=changed)) as live:
+        live.client.headers.update(bearer(keys[2]))
         job_id = await made(live.client)
         async with (
             asyncio.timeout(BOUND),
-            listening(live.port, job_id) as one,
-            listening(live.port, job_id) as two,
+            listening(live.port, job_id, token=keys[0]) as one,
+            listening(live.port, job_id, token=keys[1]) as two,
         ):
             assert await one.event() == await two.event() is not None
             assert "\nchot_live_listeners 2.0\n" in (await live.client.get("/metrics")).text
@@ -267,6 +270,34 @@ async def test_places_are_bounded(settings: ApiSettings) -> None:
                 assert "2 clients" in problem["detail"]
                 assert refused.headers["retry-after"] == "1"
             assert (await live.client.get(f"/v1/jobs/{job_id}")).status_code == 200
+
+
+async def test_one_account_takes_half_of_the_places(
+    settings: ApiSettings, owner_engine: AsyncEngine
+) -> None:
+    """By whichever of its keys; another one still finds a place, and so does it after a while."""
+    mine = [await make_key(owner_engine, Role.ADMIN, principal="a") for _ in range(3)]
+    other = await make_key(owner_engine, Role.ADMIN, principal="b")
+    changed = {"live_listeners": 4, "api_open": False}
+    async with served(settings.model_copy(update=changed)) as live, asyncio.timeout(BOUND):
+        live.client.headers.update(bearer(mine[2]))
+        job_id = await made(live.client)
+        async with listening(live.port, job_id, token=mine[0]) as first:
+            async with listening(live.port, job_id, token=mine[1]) as second:
+                assert await first.event() == await second.event()
+                for path in ("/events", "?wait=5"):
+                    refused = await live.client.get(f"/v1/jobs/{job_id}{path}")
+                    problem = problem_of(refused, 503, "overloaded")
+                    assert "2 clients of this account" in problem["detail"]
+                async with listening(live.port, job_id, token=other) as stranger:
+                    assert await stranger.event() is not None
+
+            async def has_left() -> bool:
+                return live.hub.watching == 1
+
+            await eventually(has_left, seconds=2)
+            async with listening(live.port, job_id, token=mine[2]) as again:
+                assert await again.event() is not None
 
 
 @dataclass(slots=True)
