@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 DEEPEST_NESTING = 32
 LONGEST_NUMBER = 100
 LARGEST_EXPONENT = 308
+LONGEST_NAME = 100
 # A string without an end is taken whole too, or each quote in it would be searched again.
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|([\[{])|([\]}])', re.DOTALL)
 
@@ -35,17 +36,31 @@ def parse_object(body: bytes, *, deepest: int = DEEPEST_NESTING) -> dict[str, An
     except UnicodeDecodeError as error:
         raise Malformed("", f"must be UTF-8; byte {error.start} is not") from None
     _refuse_deep(source, deepest)
+    twice: list[_Twice] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) == len(pairs):
+            return found
+        twice.append(_Twice(found))
+        twice[-1].name = next(
+            name for name, n in Counter(name for name, _ in pairs).items() if n > 1
+        )
+        return twice[-1]
+
     try:
         found = json.loads(
             source,
             parse_int=_integer,
             parse_float=_decimal,
             parse_constant=_constant,
-            object_pairs_hook=_members,
+            object_pairs_hook=members,
         )
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise Malformed("", f"must be JSON: {error.msg} at {where}") from None
+    if twice:
+        raise Malformed(_place_of_twice(found), "a member must not be given twice")
     if not isinstance(found, dict):
         raise Malformed("", "must be a JSON object", source[:100])
     # Only an escape can bring these in: raw ones are no JSON and no UTF-8.
@@ -84,12 +99,29 @@ def _constant(literal: str) -> NoReturn:
     raise Malformed("", "NaN and Infinity are no JSON", literal)
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
-        raise Malformed(printable(twice[:100]), "a member must not be given twice")
-    return found
+class _Twice(dict[str, Any]):
+    """An object that has a member twice: this one."""
+
+    name: str
+
+
+def _place_of_twice(found: Any) -> str:
+    """The path of a member that is there twice; its object is always one that can be reached.
+
+    What one of the two has pushed out lay in an object that has a member twice itself.
+    """
+    places: list[tuple[Any, str]] = [(found, "")]
+    while places:
+        value, place = places.pop()
+        if isinstance(value, _Twice):
+            return printable(f"{place}.{value.name[:LONGEST_NAME]}".lstrip("."))
+        inner = enumerate(value) if isinstance(value, list) else ()
+        named = value.items() if isinstance(value, dict) else inner
+        places.extend(
+            (each, f"{place}.{str(name)[:LONGEST_NAME]}".lstrip("."))
+            for name, each in reversed(list(named))
+        )
+    raise AssertionError("no object has a member twice")
 
 
 def _strings(value: Any, field: str) -> Iterator[tuple[str, str]]:

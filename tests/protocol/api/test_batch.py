@@ -162,7 +162,12 @@ WHOLES: dict[str, tuple[str, int, str, str]] = {
     "a strange member": ('{"jobs": [{}], "more": 1}', 422, "invalid-request", "more"),
     "too many": ('{"jobs": [' + ",".join(["{}"] * 1001) + "]}", 422, "invalid-request", "jobs"),
     "no object": ("[]", 400, "malformed-json", ""),
-    "a member twice": ('{"jobs": [{"kind": "a", "kind": "b"}]}', 400, "malformed-json", "kind"),
+    "a member twice": (
+        '{"jobs": [{}, {"kind": "a", "kind": "b"}]}',
+        400,
+        "malformed-json",
+        "jobs[1].kind",
+    ),
     "NaN": ('{"jobs": [{"payload": {"number": NaN}}]}', 400, "malformed-json", ""),
     "NUL": (
         '{"jobs": [{}, {"payload": {"note": "\\u0000"}}]}',

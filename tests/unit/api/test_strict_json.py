@@ -57,6 +57,23 @@ def test_a_number_is_kept_digit_for_digit(literal: str, exact: object) -> None:
     assert to_json(found).lower().replace("+", "") == literal
 
 
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ('{"a": 1, "a": 2}', "a"),
+        ('{"x": [{"b": 1}, {"a": {"c": 1, "d": 2, "c": 3}}]}', "x.1.a.c"),
+        ('{"x": {"a": 1, "a": 2}, "x": 1}', "x"),
+        ('[{"a": 1, "a": 2}]', "0.a"),
+        ('{"": {"": 1, "": 2}}', ""),
+    ],
+)
+def test_a_member_that_is_there_twice_is_named_by_its_place(said: str, field: str) -> None:
+    """Wherever it lies, and where one of the two was an object that has it too."""
+    with pytest.raises(Malformed) as caught:
+        parse_object(said.encode())
+    assert (caught.value.field, caught.value.rule) == (field, "a member must not be given twice")
+
+
 def test_nesting_is_counted_outside_of_strings_only() -> None:
     """The limit itself passes, one more does not, brackets in text are text."""
     inner = b"[" * (DEEPEST_NESTING - 1) + b"]" * (DEEPEST_NESTING - 1)
