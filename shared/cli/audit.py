@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from shared.cli import show
-from shared.cli.http import Api
+from shared.cli.http import Api, page_of
 from shared.cli.options import calls_api, print_json
 from shared.cli.plain import visible
 from shared.cli.tables import table
@@ -51,9 +51,9 @@ def _pages(
     cursor: str | None = None
     while True:
         wanted = min(limit - len(acts), PAGE_MAX)
-        page = api.get("/v1/audit", {**filters, "limit": wanted, "cursor": cursor}).body
-        acts += page["acts"]
-        cursor = page["next_cursor"]
+        page = api.get("/v1/audit", {**filters, "limit": wanted, "cursor": cursor})
+        cursor = page_of(page, "acts", sent=cursor)
+        acts += page.body["acts"]
         if cursor is None or len(acts) >= limit:
             return acts, cursor is not None
 

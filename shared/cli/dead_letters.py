@@ -8,7 +8,7 @@ from rich.console import Group
 
 from shared.cli import show
 from shared.cli.exits import Exit
-from shared.cli.http import Api, job_path
+from shared.cli.http import Api, job_path, page_of
 from shared.cli.names import KindName
 from shared.cli.options import calls_api, print_json
 from shared.cli.plain import visible
@@ -131,10 +131,10 @@ def _redrive_matching(api: Api, which: dict[str, Any]) -> dict[str, Any]:
     cursor: str | None = None
     while True:
         body = which if cursor is None else which | {"cursor": cursor}
-        page = api.post("/v1/dead-letters/redrive", json.dumps(body)).body
+        page = api.post("/v1/dead-letters/redrive", json.dumps(body))
+        cursor = page_of(page, *report, sent=cursor)
         for name in report:
-            report[name] += page[name]
-        cursor = page["next_cursor"]
+            report[name] += page.body[name]
         if cursor is None:
             return report
 

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -17,7 +19,19 @@ from shared.client.wanted import is_replay
 
 RETRY_SECONDS = 30.0
 TIMEOUT_SECONDS = 15.0
+NOT_OURS = "is CHOT_API_URL the address of a Chốt api of this version?"
 CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT}
+
+
+class Body(dict[str, Any]):
+    """An object of an answer; a member that it has to have and has not is a Failure."""
+
+    def __missing__(self, name: str) -> Any:
+        """Say so: what answers is no api, or not of this version."""
+        raise Failure(
+            f"the api's answer has no `{name}`; {NOT_OURS}",
+            code=Exit.UNAVAILABLE,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +54,8 @@ class Api:
 
     Every request is one that may be repeated: reads, conditional transitions, and submits under
     an idempotency key. What may pass (shared/client/patience.py) is repeated for `retry_for`
-    seconds, then ends in a Failure; any other refusal does at once.
+    seconds, then ends in a Failure; any other refusal does at once. One try ends after `timeout`
+    seconds, or what is left of `retry_for` where that is more, however the answer comes.
     """
 
     def __init__(
@@ -52,6 +67,7 @@ class Api:
             headers["Authorization"] = f"Bearer {settings.token.get_secret_value()}"
         self.url = settings.api_url
         self._retry_for = retry_for
+        self._timeout = timeout
         self._client = httpx.Client(base_url=settings.api_url, headers=headers, timeout=timeout)
 
     def __enter__(self) -> Self:
@@ -65,10 +81,12 @@ class Api:
     ) -> None:
         self._client.close()
 
-    def get(self, path: str, params: Mapping[str, Any] | None = None) -> Answer:
-        """Read; parameters that are None are left out."""
+    def get(
+        self, path: str, params: Mapping[str, Any] | None = None, *, within: float | None = None
+    ) -> Answer:
+        """Read, in `within` seconds with all tries; parameters that are None are left out."""
         given = {name: value for name, value in (params or {}).items() if value is not None}
-        return self._ask(self._client.build_request("GET", path, params=given))
+        return self._ask(self._client.build_request("GET", path, params=given), within)
 
     def post(
         self, path: str, body: str | None = None, headers: Mapping[str, str] | None = None
@@ -80,20 +98,32 @@ class Api:
         content = None if body is None else body.encode()
         return self._ask(self._client.build_request("POST", path, content=content, headers=kept))
 
-    def _ask(self, request: httpx.Request) -> Answer:
-        patience = Patience(self._retry_for)
+    def _ask(self, request: httpx.Request, within: float | None = None) -> Answer:
+        patience = Patience(self._retry_for if within is None else min(self._retry_for, within))
         while True:
-            outcome = self._try(request)
+            most = max(patience.left, self._timeout)
+            outcome = self._try(request, most if within is None else min(most, within))
             wait = patience.wait_after(outcome)
             if wait is None:
                 return self._settle(outcome, patience.tries)
             time.sleep(wait)
 
-    def _try(self, request: httpx.Request) -> Outcome:
+    def _try(self, request: httpx.Request, most: float) -> Outcome:
+        """One try, beside this thread: httpx bounds each wait for some bytes, not their sum."""
+        found: SimpleQueue[Outcome] = SimpleQueue()
+        Thread(target=lambda: found.put(self._send(request)), daemon=True).start()
+        try:
+            return found.get(timeout=most)
+        except Empty:
+            return httpx.ReadTimeout(f"no whole answer in {most:.1f} s")
+
+    def _send(self, request: httpx.Request) -> Outcome:
         try:
             return self._client.send(request)
         except httpx.TransportError as error:
             return error
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            return httpx.RemoteProtocolError(str(error))
 
     def _settle(self, outcome: Outcome, tries: int) -> Answer:
         asked = "once" if tries == 1 else f"{tries} times"
@@ -114,13 +144,35 @@ class Api:
         if body is None:
             raise Failure(
                 f"{self.url} answered {outcome.status_code} with something that is not JSON; "
-                "is CHOT_API_URL the address of a Chốt api?",
+                f"{NOT_OURS}",
                 code=Exit.UNAVAILABLE,
             )
         code = CODES.get(outcome.status_code, Exit.REFUSED)
         if outcome.is_server_error:
             code = Exit.UNAVAILABLE
         raise Failure(sentence_of(outcome.status_code, body), code=code, problem=body)
+
+
+def job_of(answer: Answer) -> dict[str, Any]:
+    """The job that was asked for; a Failure for an answer that is none."""
+    for name in ("id", "kind", "state"):
+        if not isinstance(answer.body[name], str):
+            raise Failure(f"the api's answer is no job; {NOT_OURS}", code=Exit.UNAVAILABLE)
+    return answer.body
+
+
+def page_of(answer: Answer, *names: str, sent: str | None) -> str | None:
+    """The cursor after this page of lists `names`; None at the end.
+
+    A Failure for a page that names itself as the next one: it would not end.
+    """
+    following: str | None = answer.body.get("next_cursor")
+    if any(not isinstance(answer.body[name], list) for name in names):
+        raise Failure(f"the api's answer is no list; {NOT_OURS}", code=Exit.UNAVAILABLE)
+    if following is not None and following == sent:
+        said = "the api names the page that it was asked for as the next one: no end"
+        raise Failure(said, code=Exit.UNAVAILABLE)
+    return following
 
 
 def job_path(job_id: str, *more: str) -> str:
@@ -135,7 +187,7 @@ def queue_path(queue: str, *more: str) -> str:
 
 def _json_of(response: httpx.Response) -> dict[str, Any] | None:
     try:
-        body = response.json()
-    except ValueError:
+        body = response.json(object_hook=Body)
+    except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) else None

@@ -8,7 +8,7 @@ import click
 from rich.text import Text
 
 from shared.cli import show
-from shared.cli.http import Api, job_path
+from shared.cli.http import Api, job_of, job_path
 from shared.cli.options import calls_api, print_json
 from shared.cli.plain import visible, visible_lines
 from shared.cli.tables import table
@@ -23,7 +23,7 @@ FACTS = ("id", "kind", "company", "brand", "state", "attempt", "fence", "priorit
 def status(job_id: str, *, as_json: bool, retry_for: float) -> None:
     """Show one job: its state, progress, result or error, and every attempt."""
     with Api(retry_for) as api:
-        job = api.get(job_path(job_id)).body
+        job = job_of(api.get(job_path(job_id)))
     if as_json:
         print_json(job)
         return
@@ -127,7 +127,7 @@ def cancel(job_id: str, *, as_json: bool, retry_for: float) -> None:
     Exit code 5: it was too late, the job has ended already.
     """
     with Api(retry_for) as api:
-        job = api.post(job_path(job_id, "cancel")).body
+        job = job_of(api.post(job_path(job_id, "cancel")))
     if as_json:
         print_json(job)
         return

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from shared.cli import show
-from shared.cli.http import Api
+from shared.cli.http import Api, page_of
 from shared.cli.names import KindName
 from shared.cli.options import calls_api, print_json
 from shared.cli.tables import table
@@ -44,9 +44,17 @@ def list_(
     if as_json:
         print_json({"jobs": jobs, "more": more})
         return
-    show.console().print(_jobs_table(jobs) if jobs else "no jobs")
+    show.console().print(_jobs_table(jobs) if jobs else _nothing(filters))
     if more:
         click.echo(f"there are more; --limit {limit * 2} shows them", err=True)
+
+
+def _nothing(filters: Mapping[str, str | None]) -> str:
+    """No jobs; where a company or brand was named, that it may be a slip."""
+    named = [f"{name} {filters[name]}" for name in ("company", "brand") if filters.get(name)]
+    if not named:
+        return "no jobs"
+    return f"no jobs of {' and '.join(named)} that this key may see, or there is none of that name"
 
 
 def _pages(
@@ -57,9 +65,9 @@ def _pages(
     cursor: str | None = None
     while True:
         wanted = min(limit - len(jobs), PAGE_MAX)
-        page = api.get("/v1/jobs", {**filters, "limit": wanted, "cursor": cursor}).body
-        jobs += page["jobs"]
-        cursor = page.get("next_cursor")
+        page = api.get("/v1/jobs", {**filters, "limit": wanted, "cursor": cursor})
+        cursor = page_of(page, "jobs", sent=cursor)
+        jobs += page.body["jobs"]
         if cursor is None or len(jobs) >= limit:
             return jobs, cursor is not None
 

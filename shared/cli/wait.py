@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from shared.cli.exits import Exit, Failure
-from shared.cli.http import Api, job_path
+from shared.cli.http import Api, job_of, job_path
 from shared.cli.jobs import print_job
 from shared.cli.options import calls_api, print_json
 from shared.cli.progress import Screen, screen
@@ -65,16 +65,28 @@ def follow(api: Api, job_id: str, shown: Screen, *, timeout: float | None = None
 
 
 def _states(api: Api, job_id: str, timeout: float | None) -> Iterator[dict[str, Any]]:
-    """The job now, then each time the api has waited for its end: it tells of it at once."""
+    """The job now, then each time the api has waited for its end: it tells of it at once.
+
+    After `timeout` it ends, a look that has begun then in a second at most.
+    """
     deadline = None if timeout is None else time.monotonic() + timeout
-    yield api.get(job_path(job_id)).body
+    within = None if timeout is None else max(timeout, HOLD_SECONDS)
+    yield job_of(api.get(job_path(job_id), within=within))
     while True:
         left = HOLD_SECONDS if deadline is None else deadline - time.monotonic()
         if left <= 0:
             return
         held = min(HOLD_SECONDS, left)
         began = time.monotonic()
-        yield api.get(job_path(job_id), {"wait": f"{held:.3f}"}).body
+        within = None if deadline is None else left + HOLD_SECONDS
+        try:
+            job = job_of(api.get(job_path(job_id), {"wait": f"{held:.3f}"}, within=within))
+        except Failure as failure:
+            passed = deadline is not None and time.monotonic() >= deadline
+            if failure.code != Exit.UNAVAILABLE or not passed:
+                raise
+            return
+        yield job
         # An api that is about to end answers at once.
         time.sleep(max(0.0, min(held, LEAST_SECONDS) - (time.monotonic() - began)))
 

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from shared.cli import show
-from shared.cli.http import Api
+from shared.cli.http import Api, page_of
 from shared.cli.plain import json_text, visible
 
 PAGE = 200
@@ -46,10 +46,10 @@ def _everything(api: Api, kind: str | None) -> tuple[list[Letter], list[Letter]]
     messages: dict[Any, Letter] = {}
     cursor: str | None = None
     while True:
-        page = api.get("/v1/dead-letters", {"kind": kind, "limit": PAGE, "cursor": cursor}).body
-        jobs |= {each["id"]: each for each in page["jobs"]}
-        messages |= {each["id"]: each for each in page["messages"]}
-        cursor = page["next_cursor"]
+        page = api.get("/v1/dead-letters", {"kind": kind, "limit": PAGE, "cursor": cursor})
+        cursor = page_of(page, "jobs", "messages", sent=cursor)
+        jobs |= {each["id"]: each for each in page.body["jobs"]}
+        messages |= {each["id"]: each for each in page.body["messages"]}
         if cursor is None:
             break
     return (
