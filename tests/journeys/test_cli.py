@@ -83,6 +83,7 @@ async def test_one_key_is_one_job_and_duplicate_work_joins(chot: Chot) -> None:
     first = await chot.json(*SUBMIT, "number:=2", "--key", "k-1")
     again = await chot.json(*SUBMIT, "number:=2", "--key", "k-1")
     other = await chot.json(*SUBMIT, "number:=2")
+    assert (first.pop("replayed"), again.pop("replayed")) == (False, True)
     assert again == first
     assert first["created"] is True
     assert (other["id"], other["created"], other["duplicate"]) == (first["id"], False, "joined")

@@ -86,6 +86,18 @@ def test_a_list_takes_every_filter(peer: Peer) -> None:
     }
 
 
+def test_an_empty_list_of_a_brand_tells_that_there_may_be_none_of_that_name(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer.say(200, {"jobs": [], "next_cursor": None})
+    assert run(["list", "--company", "ACME", "--brand", "nope"]) == 0
+    said = capsys.readouterr().out
+    assert "company ACME and brand nope" in said
+    assert "none of that name" in said
+    assert run(["list"]) == 0
+    assert capsys.readouterr().out == "no jobs\n"
+
+
 def test_a_kind_that_is_none_is_said_to_be_none(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
