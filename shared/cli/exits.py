@@ -26,13 +26,24 @@ class Exit(IntEnum):
 
 
 class Failure(Exception):
-    """Ends the command with a sentence on stderr, and with --json a document on stdout."""
+    """Ends the command with a sentence on stderr, and with --json a document on stdout.
 
-    def __init__(self, message: str, *, code: Exit, problem: dict[str, Any] | None = None) -> None:
+    `done` has the further members of that document: what was done before it failed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: Exit,
+        problem: dict[str, Any] | None = None,
+        done: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
         self.problem = problem
+        self.done = done or {}
         context = click.get_current_context(silent=True)
         self.as_json = context is not None and context.params.get("as_json") is True
 
@@ -41,6 +52,6 @@ class Failure(Exception):
         if self.as_json:
             error = {"exit_code": int(self.code), "message": self.message}
             problem = {} if self.problem is None else {"problem": self.problem}
-            click.echo(json_text({"error": error | problem}))
+            click.echo(json_text({"error": error | problem} | self.done))
         first, *rest = map(visible, self.message.split("\n"))
         click.echo("\n".join([f"chot: {first}", *(f"  {line}" for line in rest)]), err=True)

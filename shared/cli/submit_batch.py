@@ -1,24 +1,27 @@
 """`chot submit-batch`: a file of jobs, each submitted once, however often it is asked for."""
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import click
 
 from shared.cli import show
 from shared.cli.exits import Exit, Failure
 from shared.cli.http import Answer, Api
+from shared.cli.job_lines import read_jobs
 from shared.cli.options import calls_api, print_json
 from shared.cli.tables import table
 from shared.client.wanted import batch_bodies
 
 MOST_SHOWN = 50
-NOTHING = "nothing was submitted"
+LOST = (
+    "Whether the last thousand was accepted is not known. The same command again submits what is "
+    "missing, and nothing twice."
+)
 KEY_LETTERS = 48
 # Where an item stands in its request; a person has the number of the line.
 IN_BATCH = re.compile(r"^jobs(\[\d+\]|\.\d+)\.?")
@@ -46,7 +49,7 @@ class Line:
 
 
 @click.command("submit-batch")
-@click.argument("file", type=click.File(encoding="utf-8"))
+@click.argument("file", type=click.File("rb"))
 @click.option(
     "--again",
     metavar="WORD",
@@ -64,7 +67,7 @@ class Line:
 @click.pass_context
 def submit_batch(
     context: click.Context,
-    file: TextIO,
+    file: BinaryIO,
     *,
     again: str,
     refused_to: TextIO | None,
@@ -78,56 +81,77 @@ def submit_batch(
     time are one request, whose Idempotency-Key is made of its content: the same command again
     finds what the first one did, and submits only what is missing. A corrected file is another
     one: all of it is submitted anew. Exit code 4: the lines that it shows were refused, all
-    others were submitted.
+    others were submitted. Exit code 2: lines are no JSON objects, and nothing was submitted.
     """
-    jobs = list(_read(file))
-    with Api(retry_for) as api:
-        bodies = batch_bodies(text for _, text in jobs)
-        answers = [_send(api, body, again) for body in bodies]
-    lines = list(_lines([number for number, _ in jobs], answers))
-    if refused_to is not None:
-        refused = {each.number for each in lines if each.outcome == "error"}
-        refused_to.writelines(f"{text}\n" for number, text in jobs if number in refused)
+    jobs = read_jobs(file)
+    lines: list[Line] = []
+    try:
+        with Api(retry_for) as api:
+            for each in _submitted(api, jobs, again):
+                lines += each
+    except Failure as failure:
+        if lines:
+            _write_refused(refused_to, jobs, lines)
+            raise _after(failure, lines, everything=everything) from None
+        raise
+    _write_refused(refused_to, jobs, lines)
     if as_json:
-        _print(lines)
+        print_json(_document(lines))
     else:
         _show(lines, most=None if everything else MOST_SHOWN)
     refusals = any(each.outcome == "error" for each in lines)
     context.exit(Exit.REFUSED if refusals else Exit.OK)
 
 
-def _read(file: TextIO) -> Iterator[tuple[int, str]]:
-    """Lines that are not empty, with their numbers, each sent as it was written.
+def _submitted(api: Api, jobs: list[tuple[int, str]], again: str) -> Iterator[list[Line]]:
+    """What became of the lines of each request, as the answers come."""
+    taken: list[int] = []
 
-    Nothing is sent before all have been read: a file with a slip in it changes nothing.
-    """
-    for number, line in enumerate(file, 1):
-        text = line.strip()
-        if not text:
-            continue
-        try:
-            parsed = json.loads(text, parse_constant=_refuse_constant)
-        except ValueError as error:
-            raise click.UsageError(f"line {number} is not JSON: {error}; {NOTHING}") from None
-        if not isinstance(parsed, dict):
-            raise click.UsageError(f"line {number} must be a JSON object: {{…}}; {NOTHING}")
-        yield number, text
+    def texts() -> Iterator[str]:
+        for number, text in jobs:
+            taken.append(number)
+            yield text
+
+    for body in batch_bodies(texts()):
+        yield _lines(taken, _send(api, body, again))
+        taken.clear()
 
 
-def _lines(numbers: list[int], answers: list[Answer]) -> Iterator[Line]:
-    items = ((item, each) for each in answers for item in each.body["jobs"])
-    for number, (item, answer) in zip(numbers, items, strict=True):
-        yield Line(
+def _lines(numbers: list[int], answer: Answer) -> list[Line]:
+    items = answer.body["jobs"]
+    if not isinstance(items, list) or len(items) != len(numbers):
+        said = f"the api's answer has not one outcome for each of {len(numbers):,} lines; {LOST}"
+        raise Failure(said, code=Exit.UNAVAILABLE)
+    return [
+        Line(
             number=number,
             outcome=item["outcome"],
             body=item.get("job") or item["error"],
             replayed=answer.replayed,
             tries=answer.tries,
         )
+        for number, item in zip(numbers, items, strict=True)
+    ]
 
 
-def _refuse_constant(said: str) -> NoReturn:
-    raise ValueError(f"{said} is no number of JSON")
+def _write_refused(file: TextIO | None, jobs: list[tuple[int, str]], lines: list[Line]) -> None:
+    if file is not None:
+        refused = {each.number for each in lines if each.outcome == "error"}
+        file.writelines(f"{text}\n" for number, text in jobs if number in refused)
+
+
+def _after(failure: Failure, lines: list[Line], *, everything: bool) -> Failure:
+    """The failure of a later request, once it was told what the earlier ones did."""
+    if not failure.as_json:
+        _show(lines, most=None if everything else MOST_SHOWN)
+    counted = _counted(Counter(each.counted for each in lines))
+    return Failure(
+        f"lines {lines[0].number:,} to {lines[-1].number:,}: {counted}. "
+        f"Then, from line {lines[-1].number + 1:,} on: {failure.message}",
+        code=failure.code,
+        problem=failure.problem,
+        done=_document(lines),
+    )
 
 
 def _send(api: Api, body: str, again: str) -> Answer:
@@ -138,19 +162,18 @@ def _send(api: Api, body: str, again: str) -> Answer:
         if failure.code != Exit.UNAVAILABLE:
             raise
         raise Failure(
-            f"{failure.message}\nWhether the last thousand was accepted is not known. The same "
-            "command again submits what is missing, and nothing twice.",
+            f"{failure.message}\n{LOST}",
             code=failure.code,
             problem=failure.problem,
         ) from None
 
 
-def _print(lines: list[Line]) -> None:
+def _document(lines: list[Line]) -> dict[str, Any]:
     told = [
         {"line": each.number, "outcome": each.outcome, "replayed": each.replayed, **each.body}
         for each in lines
     ]
-    print_json({"outcomes": Counter(each.outcome for each in lines), "jobs": told})
+    return {"outcomes": Counter(each.outcome for each in lines), "jobs": told}
 
 
 def _show(lines: list[Line], *, most: int | None) -> None:

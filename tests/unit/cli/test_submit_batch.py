@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from api.strict_json import Malformed, parse_object
 from shared.cli import run
+from shared.cli.job_lines import LONGEST_LINE
 from tests.unit.cli.conftest import Peer
 
 LINE = '{"kind": "k", "company": "ACME", "payload": {"amount": 1.10}}'
@@ -115,3 +117,98 @@ def test_what_an_earlier_run_created_is_not_said_to_be_new(
     assert run(["submit-batch", file]) == 0
     said = capsys.readouterr().err
     assert said == "0 created now, 2 created by an earlier request of these lines\n"
+
+
+BROKEN = {
+    "no utf-8": (b'{"a": "\xff"}', "must be UTF-8; byte 8 is not"),
+    "deep": (b'{"a": ' + b"[" * 40 + b"]" * 40 + b"}", "nested deeper than 32"),
+    "very deep": (b"[" * 200_000, "nested deeper than 32"),
+    "twice": (b'{"a": 1, "a": 2}', "the member a must not be given twice"),
+    "nul": (rb'{"a": ["\u0000"]}', "U+0000 cannot be stored"),
+    "surrogate": (rb'{"\ud800": 1}', "lone surrogates are no Unicode text"),
+    "digits": (b'{"a": ' + b"9" * 5000 + b"}", "numbers have at most 100 digits"),
+    "exponent": (b'{"a": 1e999}', "numbers have at most"),
+    "constant": (b'{"a": NaN}', "NaN is no number of JSON"),
+    "list": (b"[1]", "must be a JSON object"),
+    "nothing": (b"\xa0", "must be UTF-8"),
+    "half": (b'{"a": "\x1b', "is not JSON"),
+    "a BOM inside": (b"\xef\xbb\xbf{}", "is not JSON"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_the_api_would_refuse_as_malformed_is_told_before(
+    peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """By line and rule, with 2, nothing sent; and the api's own reader agrees that it is none."""
+    line, rule = BROKEN[name]
+    with pytest.raises(Malformed):
+        parse_object(line)
+    file = tmp_path / "jobs.jsonl"
+    file.write_bytes(LINE.encode() + b"\n\n" + line + b"\n")
+    assert run(["submit-batch", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("chot: line 3: ")
+    assert rule in said
+    assert said.endswith("nothing was submitted\n")
+    assert "\x1b" not in said
+    assert peer.asked == []
+
+
+def test_a_line_that_no_request_could_hold_is_told_before(
+    peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "jobs.jsonl", json.dumps({"a": "x" * LONGEST_LINE}))
+    assert run(["submit-batch", file]) == 2
+    assert "bytes" in capsys.readouterr().err
+    assert peer.asked == []
+
+
+def test_every_broken_line_is_named_twenty_at_most(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "jobs.jsonl", *["{"] * 25)
+    assert run(["submit-batch", file]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 22
+    assert said[-2:] == ["  and 5 more", "  nothing was submitted"]
+
+
+def test_a_byte_order_mark_and_crlf_are_no_fault(peer: Peer, tmp_path: Path) -> None:
+    peer.say(200, {"jobs": [created(), created()]})
+    file = tmp_path / "jobs.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + LINE.encode() + b"\r\n\r\n" + LINE.encode())
+    assert run(["submit-batch", str(file)]) == 0
+    assert peer.asked[0].body == f'{{"jobs":[{LINE},{LINE}]}}'
+
+
+@pytest.mark.parametrize(
+    ("later", "code"),
+    [
+        ((503, {"title": "out of reach"}, {}), 69),
+        ((403, {"title": "no"}, {}), 4),
+        ((200, {"jobs": []}, {}), 69),
+        ((200, {}, {}), 69),
+        ((200, {"jobs": [{}] * 500}, {}), 69),
+        (None, 69),
+    ],
+)
+def test_a_failure_later_tells_what_the_earlier_thousands_did(
+    peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str], later: Any, code: int
+) -> None:
+    """Counts, lines, and the refused ones in their file: whoever reads it knows where to look."""
+    file = write(tmp_path / "jobs.jsonl", *[LINE] * 1500)
+    left = tmp_path / "refused.jsonl"
+    for form in ([], ["--json"]):
+        peer.script = [(200, {"jobs": [refused(), *[created()] * 999]}, {}), later]
+        words = ["submit-batch", file, "--retry-for", "0", "--refused-to", str(left), *form]
+        assert run(words) == code
+        written = capsys.readouterr()
+        assert "lines 1 to 1,000: 999 created, 1 refused. Then, from line 1,001 on" in written.err
+        assert left.read_text() == LINE + "\n"
+        if form:
+            told = json.loads(written.out)
+            assert told["error"]["exit_code"] == code
+            assert told["outcomes"] == {"created": 999, "error": 1}
+        else:
+            assert "is no brand" in written.out
