@@ -198,12 +198,13 @@ async def submit_batch(resources: Resources, batch: Batch) -> Answer:
             raise ProblemRaised(batch.checked)
         checked, listed = batch.checked, batch.listed
         no_room = await admission.beyond(conn)
-        if len(no_room) == len(checked):
-            raise ProblemRaised(no_room[0])  # nothing is stored: the same batch may pass later
         if no_room:
             checked = _without_room(checked, no_room)
             listed = listed_jobs([each for each in checked if isinstance(each, Submit)])
         met = await enqueue_each(conn, listed) if listed != "[]" else []
+        if no_room and not any(isinstance(each, Accepted) for each in met):
+            # Nothing is stored, not even under the key: the same batch may pass later.
+            raise ProblemRaised(next(iter(no_room.values())))
         _tell_made(admission, checked, met)
         answer = await _answer(checked, met)
         if batch.asked is not None:

@@ -63,6 +63,7 @@ GIVE_APPROVAL = text(f"""
         company="given.company",
         brand="given.brand",
         approval_id="given.id",
+        facts="jsonb_strip_nulls(jsonb_build_object('reason', given.reason))",
     )
 }
     SELECT id, action, target, approver, reason, created_at, expires_at FROM given""")

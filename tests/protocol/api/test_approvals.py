@@ -85,12 +85,13 @@ async def test_a_redrive_waits_for_another_accounts_word(
     assert (shown["redriven"]["by"], shown["redriven"]["approver"]) == ("clerk", "chief")
     rows = await fetch(
         engine,
-        """SELECT action, principal, approver, approval_id::text AS approval, job_id::text AS job
+        """SELECT action, principal, approver, approval_id::text AS approval, job_id::text AS job,
+                  facts
              FROM chot.audit WHERE action IN ('approval.give', 'job.redrive') ORDER BY id""",
     )
     assert [tuple(row) for row in rows] == [
-        ("approval.give", "chief", None, view["id"], job_id),
-        ("job.redrive", "clerk", "chief", view["id"], job_id),
+        ("approval.give", "chief", None, view["id"], job_id, {"reason": "ticket 7"}),
+        ("job.redrive", "clerk", "chief", view["id"], job_id, {}),
     ]
 
 

@@ -169,6 +169,11 @@ async def test_a_batch_is_judged_item_by_item(serve: Serve, engine: AsyncEngine)
         assert error.endswith("/too-many-pending")
         whole = await batch(client, [note(), note()], key="k")
         problem_of(whole, 429, "too-many-pending")
+        wrong = await batch(client, [note(), note(number="seven"), {}], key="k")
+        problem_of(wrong, 429, "too-many-pending")
+        assert await scalar(engine, "SELECT count(*) FROM chot.idempotency_keys") == 0
+        met = await batch(client, [note(), first, {}])
+        assert [item["outcome"] for item in met.json()["jobs"]] == ["error", "duplicate", "error"]
         await execute(
             engine,
             """UPDATE chot.jobs SET state = 'cancelled', finished_at = clock_timestamp()
