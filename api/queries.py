@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 from urllib.parse import unquote_to_bytes
 
@@ -26,6 +27,19 @@ async def refuse_ambiguous(request: Request) -> None:
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise ProblemRaised(field_problem("invalid-request", twice, "is there more than once"))
+
+
+def refuse_unknown(*known: str) -> Callable[[Request], Awaitable[None]]:
+    """A dependency of a route whose query is no model: ProblemRaised for any other parameter."""
+    names = f"; known parameters: {', '.join(known)}" if known else ", which has none"
+
+    async def refuse(request: Request) -> None:
+        for name, value in request.query_params.items():
+            if name not in known:
+                rule = f"is not a parameter of this route{names}"
+                raise ProblemRaised(field_problem("invalid-request", name[:100], rule, value))
+
+    return refuse
 
 
 def _read(pair: bytes) -> str:

@@ -3,12 +3,13 @@
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 
 from api.dependencies import Facts, Live, Who
 from api.description import problems
 from api.event_stream import MEDIA_TYPE, EventStream
 from api.gate import token_of
+from api.queries import refuse_unknown
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 EXAMPLE = """retry: 2000
@@ -51,6 +52,7 @@ STREAM: dict[str, Any] = {
 
 @router.get(
     "/{job_id}/events",
+    dependencies=[Depends(refuse_unknown())],
     status_code=200,
     response_class=EventStream,
     response_model=None,

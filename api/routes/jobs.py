@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.actions import cancelled_view, job_not_found, redrive_one
@@ -13,7 +13,7 @@ from api.description import OF_A_BODY, problems
 from api.gate import read_json_body, read_optional_body
 from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
 from api.problems import Problem, ProblemRaised, validation_problem
-from api.queries import WaitSeconds
+from api.queries import WaitSeconds, refuse_unknown
 from api.responses import json_response
 from api.showing import show_awaited, show_now, shown
 from api.strict_json import parse_object
@@ -82,6 +82,7 @@ async def submit_job(request: Request, resources: Ready, facts: Facts, who: Who)
 
 @router.get(
     "/{job_id}",
+    dependencies=[Depends(refuse_unknown("wait"))],
     response_class=Response,
     responses=problems("job-not-found")
     | {200: {"model": JobView}, 304: {"description": "Unchanged since that ETag."}},

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from api.actions import job_not_found, outdated
@@ -12,6 +12,7 @@ from api.bodies import ProgressView, end_of_id, progress_view, show_instant
 from api.dependencies import Facts, Ready, Who
 from api.description import problems
 from api.problems import ProblemRaised
+from api.queries import refuse_unknown
 from api.resources import Resources
 from api.responses import json_response
 from shared.jobs.pace import Row
@@ -95,6 +96,7 @@ class WhyView(BaseModel):
 
 @router.get(
     "/{job_id}/why",
+    dependencies=[Depends(refuse_unknown())],
     response_class=Response,
     responses=problems("job-not-found")
     | {200: {"model": WhyView, "description": "The reason, as of one moment."}},

@@ -144,6 +144,22 @@ async def test_what_is_not_there_is_a_problem_too(client: httpx.AsyncClient) -> 
     assert set(refused.headers["allow"].replace(" ", "").split(",")) <= {"GET", "POST"}
 
 
+async def test_unknown_parameters_of_one_job_are_refused_as_of_a_list(
+    client: httpx.AsyncClient,
+) -> None:
+    """`?waits=20` would be answered at once, and its sender believe that it had waited."""
+    job_id = await made(client)
+    for path, rule in (
+        ("", "is not a parameter of this route; known parameters: wait"),
+        ("/why", "is not a parameter of this route, which has none"),
+        ("/events", "is not a parameter of this route, which has none"),
+    ):
+        answer = await client.get(f"/v1/jobs/{job_id}{path}?waits=20")
+        (error,) = problem_of(answer, 422, "invalid-request")["errors"]
+        assert (error["field"], error["rule"], error["value"]) == ("waits", rule, "20")
+    assert (await client.get(f"/v1/jobs/{job_id}?wait=0")).status_code == 200
+
+
 async def test_a_list_pages_without_repeating_or_skipping(client: httpx.AsyncClient) -> None:
     """Newest first, by an opaque cursor."""
     ids = [await made(client) for _ in range(5)]
