@@ -8,7 +8,12 @@ import httpx
 
 
 def checked_url(url: str) -> str:
-    """The address without a slash at its end; ValueError where no api can be."""
+    """The address without a slash at its end; ValueError where no api can be.
+
+    Errors name the address, so none with an @ is taken: what stands before it is a password.
+    """
+    if isinstance(url, str) and "@" in url:
+        raise ValueError("must hold no user and password (no @): a key goes into the token")
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, TypeError) as error:

@@ -119,3 +119,14 @@ def test_a_wait_with_a_timeout_ends_while_an_answer_drips(dripping: list[bytes])
     began = time.monotonic()
     assert run(["wait", "x", "--timeout", "0.3"]) == 124
     assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("words", [["status", "x"], ["list", "--json"], ["config", "client"]])
+def test_a_password_in_the_address_is_refused_and_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    monkeypatch.setenv("CHOT_API_URL", "http://user:hunter2@127.0.0.1:1")
+    assert run(words) == 78
+    written = capsys.readouterr()
+    assert "CHOT_API_URL: must hold no user and password" in written.err
+    assert "hunter2" not in written.out + written.err

@@ -104,3 +104,13 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(token: str) 
 def test_an_address_where_no_api_can_be_is_refused_at_once(url: str) -> None:
     with pytest.raises(ValueError, match=r"^url "):
         ChotClient(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://u:hunter2@x", "http://hunter2@x/", "http://u:hunter2/@x", "u:hunter2@x"]
+)
+def test_an_address_with_a_password_is_refused_and_not_repeated(url: str) -> None:
+    """Whatever is said of an address that does not answer would have it."""
+    with pytest.raises(ValueError, match=r"^url must hold no user and password") as refused:
+        ChotClient(url)
+    assert "hunter2" not in str(refused.value)
