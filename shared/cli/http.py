@@ -19,7 +19,7 @@ from shared.client.wanted import is_replay
 
 RETRY_SECONDS = 30.0
 TIMEOUT_SECONDS = 15.0
-NOT_OURS = "is CHOT_API_URL the address of a Chốt api of this version?"
+NOT_OURS = "is CHOT_API_URL the address of a Chốt api?"
 CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT}
 
 

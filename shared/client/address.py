@@ -12,7 +12,7 @@ def checked_url(url: str) -> str:
 
     Errors name the address, so none with an @ is taken: what stands before it is a password.
     """
-    if isinstance(url, str) and "@" in url:
+    if "@" in str(url):
         raise ValueError("must hold no user and password (no @): a key goes into the token")
     try:
         parsed = httpx.URL(url)
