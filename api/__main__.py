@@ -13,7 +13,7 @@ from api.app import create_app
 from api.settings import ApiSettings, load_settings
 from shared.errors import ConfigRefused
 from shared.logs import configure_logs, log
-from shared.pauses import spare_the_collector
+from shared.pauses import collect_rarely, spare_the_collector
 from shared.settings import EX_CONFIG
 from shared.sqs import TRANSPORT_ERRORS, open_sqs
 
@@ -53,6 +53,7 @@ def main() -> None:
     _open_files_for(settings.live_listeners + settings.api_pool_size + OTHER_FILES)
     sys.setswitchinterval(SWITCH_SECONDS)
     spare_the_collector()
+    collect_rarely()
     config = uvicorn.Config(
         app,
         host=settings.api_host,

@@ -7,16 +7,22 @@ import gc
 # with Python's own 700, 10, 10 judging one such body set off several whole collections of 50 to
 # 120 ms, each of which holds every loop of the process. Reference counts free nearly everything
 # anyway; what is left to the collector are cycles.
-THRESHOLDS = (50_000, 20, 20)
+RARELY = (50_000, 20, 20)
 
 
 def spare_the_collector() -> None:
     """Take what start-up has made out of the garbage collector's sight: it stays for good.
 
     Left in it, each full collection goes through all of it again and holds every loop of the
-    process (86 ms on a quiet core for an api that has done nothing yet). From here on the
-    collector comes as rarely as THRESHOLDS say.
+    process (86 ms on a quiet core for an api that has done nothing yet).
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*THRESHOLDS)
+
+
+def collect_rarely() -> None:
+    """Let the collector come as rarely as RARELY says: for a process that judges large bodies.
+
+    Not for a worker: what its handlers leave behind in cycles is theirs, and may be large.
+    """
+    gc.set_threshold(*RARELY)
