@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import groupby
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 
@@ -15,6 +15,7 @@ from dev.demo_takeover import Takeover
 from dev.sample_company import SampleSummary
 from shared.cli import show
 from shared.cli.jobs import attempts_table
+from shared.cli.tables import Rows, table
 
 WIDTH = 148  # the widest table; a narrower terminal wraps it rather than cutting numbers off
 STORES = "nhập – xuất – tồn / stock by store, values in đồng"
@@ -106,7 +107,10 @@ class DemoScreen:
 
 def stores_table(stores: Sequence[StoreRow]) -> Table:
     """Every column adds up as it stands: stores less transfers are the brand, brands the total."""
-    made = show.table(STORES, COLUMNS, [])
+    made = Table(title=STORES, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in COLUMNS:
+        side: Literal["left", "right"] = "right" if column.endswith("#") else "left"
+        made.add_column(column.removesuffix("#"), justify=side)
     places = max(_places(getattr(row, q)) for row in stores for q, _ in NUMBERS if q)
     for brand, group in groupby(stores, key=lambda row: row.brand):
         rows = list(group)
@@ -156,11 +160,11 @@ def _shown(value: Decimal | int) -> str:
     return f"{value:,f}"
 
 
-def _proof(proof: Proof) -> Table:
+def _proof(proof: Proof) -> Rows:
     rows = [
         (balance.what, _shown(balance.left), "=" if balance.holds else "≠", _shown(balance.right))
         for balance in proof.conservation.balances
     ]
     pools = f"{proof.conservation.pools:,} cost pools (one for each item of each brand)"
     title = f"conservation, to the last đồng, in {pools}"
-    return show.table(title, ("value", "left#", "", "right#"), rows)
+    return table(title, ("value", "left#", "", "right#"), rows)
