@@ -99,6 +99,11 @@ async def test_workers_are_shown_with_what_they_run(chot: Chot, fleet: Fleet) ->
     assert (await chot("cancel", job_id)).returncode == 0
 
 
+def _hear_ctrl_c() -> None:
+    """Whoever runs the tests in the background of a script has all of them ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 async def test_what_dies_is_a_line_of_the_watch_and_ctrl_c_ends_it(
     chot: Chot, fleet: Fleet
 ) -> None:
@@ -111,6 +116,7 @@ async def test_what_dies_is_a_line_of_the_watch_and_ctrl_c_ends_it(
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        preexec_fn=_hear_ctrl_c,
     )
     assert watching.stdout is not None
     assert watching.stderr is not None
