@@ -170,7 +170,7 @@ async def test_a_walk_goes_on_where_it_stopped_and_passes_what_stays(
     batches = await fetch(
         engine, "SELECT count(*) AS jobs FROM chot.archived_jobs GROUP BY xmin::text"
     )
-    assert len(batches) >= 4
+    assert len(batches) >= 3
     assert max(row.jobs for row in batches) <= BATCH
     await archive(engine, keep=365)
     assert await scalar(engine, count) == 2 * BATCH + 1
