@@ -30,7 +30,7 @@ DEBIAN_POSTGRES ?= /usr/lib/postgresql/15/bin
 help:
 	@echo 'make demo       a costing job, killed half-way and finished by another worker (1 min)'
 	@echo 'make up         the whole platform in the foreground, until Ctrl-C'
-	@echo 'make test       the tests (at most 10 min); PYTEST_ARGS="-k lease" narrows them'
+	@echo 'make test       the tests (20 min on two cores); PYTEST_ARGS="-k lease" narrows them'
 	@echo 'make test-long  also sizes, images, PostgreSQL 15 and the second SQS emulator'
 	@echo 'make faults     real processes under seeded faults, then a checker (10 min); docs/faults.md'
 	@echo 'make mutants    planted bugs, each killed by its own test (15 min); writes docs/mutants.md'
