@@ -18,6 +18,8 @@ from shared.exact_json import load_exact
 # 26000: the session's prepared statements are gone, and with them the use of the connection.
 UNREACHABLE_SQLSTATES = ("08", "57P", "53", "25006", "26000")
 # While connecting the driver's own errors come through unwrapped.
+# Deadlock, serialization failure, lock timeout: it lost a fight, and has done nothing wrong.
+CONFLICTS = frozenset({"40P01", "40001", "55P03"})
 RESTORE_SECONDS = 5.0
 DRIVER_ERRORS = (asyncpg.InterfaceError, asyncpg.InternalClientError)  # said of dead connections
 DATABASE_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, *DRIVER_ERRORS, OSError)

@@ -1,8 +1,8 @@
 """Attempt: one run of one job. Anything that can happen becomes an Outcome, and is recorded."""
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, assert_never
@@ -11,8 +11,9 @@ from uuid import UUID
 from pydantic import ValidationError
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.database import is_unreachable, sqlstate_of, transaction
+from shared.database import CONFLICTS, is_unreachable, sqlstate_of, transaction
 from shared.errors import Conflict, LeaseLost, PermanentError, Yield
 from shared.exact_json import dump_exact, load_exact
 from shared.kinds import Kind
@@ -20,7 +21,6 @@ from shared.logs import alert, log
 from shared.settings import LeaseTiming
 from worker.claim import read_input
 from worker.context import Engines, JobContext
-from worker.fence import CONFLICTS
 from worker.handlers import Handler
 from worker.heartbeat import Heart
 from worker.lease import HeldLease, cancel_on, settle_doubt
@@ -292,7 +292,7 @@ def _settled(
 
 
 async def _exit(runner: Runner, held: HeldLease, outcome: Succeeded | Failed | Released) -> bool:
-    async with runner.engines.auto.connect() as conn:
+    async with _leaving(runner, held) as conn:
         match outcome:
             case Succeeded():
                 return await complete_job(conn, held, outcome.result)
@@ -305,6 +305,22 @@ async def _exit(runner: Runner, held: HeldLease, outcome: Succeeded | Failed | R
     if row is not None and row.state == "dead":
         _alert_dead(row.id, row.kind, row.attempt, outcome)
     return row is not None
+
+
+@asynccontextmanager
+async def _leaving(runner: Runner, held: HeldLease) -> AsyncIterator[AsyncConnection]:
+    """Autocommit for an exit of one statement; a transaction where guards are locked before it."""
+    if not held.guards:
+        async with runner.engines.auto.connect() as conn:
+            yield conn
+        return
+    timing = runner.timing
+    async with transaction(
+        runner.engines.app,
+        lock_timeout=timing.lock_timeout,
+        idle_timeout=timing.idle_in_transaction,
+    ) as conn:
+        yield conn
 
 
 def _alert_dead(job_id: UUID, kind: str, attempt: int, outcome: Failed | Released) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.database import connected, is_unreachable, set_limits
+from shared.jobs.guards import guards_of
 from shared.jobs.states import (
     ATTEMPTS_LEFT_AFTER_LOSS,
     CHARGED,
@@ -80,7 +81,7 @@ def _claim_statement(lock: str, limit: str) -> TextClause:
                checkpoint_no FROM claimed)
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
            j.principal, j.trace, j.created_at, j.fence, j.lease_token, j.checkpoint_no,
-           {CHARGED} AS charged FROM claimed j""")
+           j.lock_roots, j.group_id, {CHARGED} AS charged FROM claimed j""")
 
 
 # A batch passes over rows that others hold: one frozen row must not keep nine others waiting.
@@ -93,7 +94,7 @@ CLAIM_LIMITED = _claim_statement("SKIP LOCKED", BELOW_MAXIMUM)
 FIND_CLAIMS = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
            j.principal, j.trace, j.created_at, j.fence, j.lease_token, j.checkpoint_no,
-           {CHARGED} AS charged
+           j.lock_roots, j.group_id, {CHARGED} AS charged
       FROM chot.jobs j
      WHERE j.id = ANY(:ids) AND j.lease_token = ANY(:tokens) AND j.state = 'running'""")
 LOCK_JOBS = text("""
@@ -194,6 +195,7 @@ def _held(row: Any, sent_at: float, timing: LeaseTiming) -> HeldLease:
         deadline=sent_at + timing.lease - timing.margin,
         checkpoint_no=row.checkpoint_no,
         charged_attempts=row.charged,
+        guards=guards_of(row),
     )
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.database import (
+    CONFLICTS,
     connected,
     driver_connection,
     is_unreachable,
@@ -30,8 +31,6 @@ from shared.settings import LeaseTiming
 from worker.lease import HeldLease, Progress, Session, hold_fence, progress_of, settle_doubt
 from worker.outcome import complete_job
 
-# Deadlock, serialization failure, lock timeout: the commit lost a fight, the job did nothing wrong.
-CONFLICTS = frozenset({"40P01", "40001", "55P03"})
 DOUBT_ROUND_SECONDS = 0.5
 
 

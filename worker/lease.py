@@ -14,6 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.errors import LeaseLost
+from shared.jobs.guards import Guards
 from shared.sqs import Delivery
 from shared.types import ClaimedJob, Lease
 from worker.pace import Pace, pace_columns
@@ -84,6 +85,7 @@ class HeldLease:
     deadline: float
     checkpoint_no: int
     charged_attempts: int
+    guards: Guards = field(default_factory=Guards)
     delivery: Delivery | None = None
     received_at: float = 0.0
     visible_set_at: float = 0.0

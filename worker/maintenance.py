@@ -14,7 +14,7 @@ from worker.cleanup import clean_up_one
 from worker.dead_letter import import_dead_letters
 from worker.presence import PRUNE
 from worker.reaper import BATCH as REAP_BATCH
-from worker.reaper import reap_expired
+from worker.reaper import reap_expired, reap_guarded
 from worker.reconciler import restage_lost
 from worker.retention import Retention
 from worker.settings import WorkerSettings
@@ -98,6 +98,9 @@ class Maintenance:
                 self._wake_relay()
                 self._cleanup_due.set()
                 reaped = await reap_expired(conn) if reaped == REAP_BATCH else 0
+        if await reap_guarded(self._runner.engines.app, self._runner.timing):
+            self._wake_relay()
+            self._cleanup_due.set()
 
     async def _reconcile(self) -> None:
         async with self._runner.engines.auto.connect() as conn:

@@ -8,7 +8,9 @@ from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.exact_json import dump_exact
-from shared.jobs.states import CHARGED, exit_statement
+from shared.jobs.exits import exit_statement
+from shared.jobs.guards import lock_guards
+from shared.jobs.states import CHARGED
 from worker.lease import SET_PROGRESS, HeldLease, Progress, progress_binds
 
 # Bytes. Together they stay below the 16 KiB that the column holds.
@@ -86,6 +88,7 @@ async def complete_job(
 
     Model: action complete.
     """
+    await lock_guards(conn, held.guards)
     binds = _ours(held) | progress_binds(held, progress or held.progress)
     binds |= {"checkpoint_no": held.checkpoint_no, "result": result, "error": None}
     return (await conn.execute(COMPLETE_JOB, binds)).one_or_none() is not None
@@ -109,6 +112,7 @@ async def fail_job(conn: AsyncConnection, held: HeldLease, failed: Failed) -> An
 
     Model: action fail.
     """
+    await lock_guards(conn, held.guards)
     binds = _ours(held) | {
         "permanent": failed.permanent,
         "delay": failed.delay_seconds,
@@ -143,6 +147,7 @@ async def release_job(conn: AsyncConnection, held: HeldLease, released: Released
 
     Model: action release.
     """
+    await lock_guards(conn, held.guards)
     binds = _ours(held) | {
         "delay": released.delay_seconds,
         "result": None,

@@ -14,14 +14,13 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from shared.database import is_unreachable, sqlstate_of, transaction
+from shared.database import CONFLICTS, is_unreachable, sqlstate_of, transaction
 from shared.errors import ConfigRefused
 from shared.kinds import Kind
 from shared.kinds.registry import mirror_kinds
 from shared.logs import log
 from shared.restored import refuse_restored
 from shared.sqs import TRANSPORT_ERRORS, SqsClient
-from worker.fence import CONFLICTS
 from worker.settings import WorkerSettings, refuse_queue
 
 LONGEST_WAIT_SECONDS = 10.0

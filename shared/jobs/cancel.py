@@ -6,7 +6,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.audit import Action, noted_job
-from shared.jobs.states import exit_statement
+from shared.jobs.exits import exit_statement
+from shared.jobs.guards import lock_guards, read_guards
 from shared.types import JobId, JobState
 
 CANCEL_JOB = exit_statement(
@@ -29,6 +30,7 @@ async def cancel_job(conn: AsyncConnection, job_id: JobId) -> bool:
 
     Model: action cancel.
     """
+    await lock_guards(conn, await read_guards(conn, job_id))
     binds = {"job_id": job_id, "result": None, "error": None}
     return (await conn.execute(CANCEL_JOB, binds)).one_or_none() is not None
 

@@ -92,12 +92,12 @@ PROTECTIONS: dict[str, Protection] = {
         "worker.outcome.OURS", "terminal_is_final", "fail and release leave running only"
     ),
     "exit_closes_attempt": _protects(
-        "shared.jobs.states.exit_statement",
+        "shared.jobs.exits.exit_statement",
         "attempts_are_closed",
         "whoever ends a run closes its attempt in the same statement",
     ),
     "exit_stages_message": _protects(
-        "shared.jobs.states.exit_statement",
+        "shared.jobs.exits.exit_statement",
         "pending_is_announced",
         "whoever makes a job pending stages its message in the same statement",
     ),

@@ -72,6 +72,22 @@ kinds = Table(
     Column("locks", JSONB),
     _instant("updated_at", required=True),
     Column("max_running", Integer),
+    Column("paused", Boolean, nullable=False),
+    schema="chot",
+)
+
+freezes = Table(
+    "freezes",
+    metadata,
+    Column("id", BIGINT, Identity(always=True), primary_key=True),
+    _text("company", required=True),
+    _text("brand"),
+    _text("reason"),
+    _text("principal", required=True),
+    _instant("frozen_at", required=True),
+    UniqueConstraint(
+        "company", "brand", name="freezes_books_key", postgresql_nulls_not_distinct=True
+    ),
     schema="chot",
 )
 
@@ -104,6 +120,13 @@ worker_queues = Table(
     _count("free_slots"),
     _instant("free_since"),
     _instant("empty_receive_at"),
+    schema="chot",
+)
+
+lock_roots = Table(
+    "lock_roots",
+    metadata,
+    Column("root", Text, primary_key=True),
     schema="chot",
 )
 
@@ -155,6 +178,7 @@ jobs = Table(
     _instant("redriven_at"),
     _text("redriven_by"),
     _text("redriven_approver"),
+    Column("lock_roots", ARRAY(Text)),
     schema="chot",
 )
 Index(
@@ -238,6 +262,7 @@ outbox = Table(
     _text("last_error"),
     _instant("quarantined_at"),
     _instant("created_at", required=True),
+    _text("company"),
     schema="chot",
 )
 Index(
@@ -248,9 +273,10 @@ Index(
     postgresql_where=text("quarantined_at IS NULL"),
 )
 Index(
-    "outbox_lane_idx",
+    "outbox_company_lane_idx",
     outbox.c.queue,
     outbox.c.priority,
+    func.coalesce(outbox.c.company, text("''")),
     func.coalesce(outbox.c.brand, text("''")),
     outbox.c.kind,
     outbox.c.next_send_at,

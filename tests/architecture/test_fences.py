@@ -11,7 +11,7 @@ WRITES_A_JOB = re.compile(r"(UPDATE|INSERT INTO|DELETE FROM|MERGE INTO)\s+chot\.
 MAY_WRITE_A_JOB = {
     "shared/jobs/cancel.py",
     "shared/jobs/redrive.py",
-    "shared/jobs/states.py",  # the follow-up, within every exit
+    "shared/jobs/exits.py",  # the follow-up, within every exit
     "shared/outbox.py",  # published_at
     "worker/claim.py",
     "worker/cleanup.py",

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import mutant
 
-STATES, OUTCOME, OUTBOX = "shared/jobs/states.py", "worker/outcome.py", "shared/outbox.py"
+EXITS, OUTCOME, OUTBOX = "shared/jobs/exits.py", "worker/outcome.py", "shared/outbox.py"
 JOBS, ENQUEUE = "alembic/versions/0003_jobs.py", "alembic/versions/0009_enqueue.py"
 BULK = "alembic/versions/0086_enqueue_each.py"
 
@@ -55,7 +55,7 @@ MUTANTS = (
     mutant(
         "a follow-up is born at success alone",
         (
-            STATES,
+            EXITS,
             "WHERE state IN ('succeeded', 'cancelled', 'dead') AND",
             "WHERE state = 'succeeded' AND",
         ),
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     mutant(
         "a retry stages no message",
-        (STATES, "         WHERE state = 'pending'\n", "         WHERE state = 'none'\n"),
+        (EXITS, "         WHERE state = 'pending'\n", "         WHERE state = 'none'\n"),
         "protocol/test_outcome.py::test_an_exit_closes_its_attempt_and_stages_what_is_due[retry]",
     ),
     # Submits

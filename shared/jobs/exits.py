@@ -1,0 +1,78 @@
+"""Exits: leaving `running` (or `pending`) by ONE statement, fed from its UPDATE's rows."""
+
+from sqlalchemy import TextClause, text
+
+# Over `gone`. Its row in the audit is of the account that submitted it: whoever ends the job before
+# it has not asked for it.
+_FOLLOW_UP = """follow AS (
+        INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts,
+               available_at, fingerprint, on_duplicate, payload_version, principal, trace,
+               deployment_id)
+        SELECT chot.uuid7(), kind, company, brand, queue, priority, max_attempts,
+               clock_timestamp(), fingerprint, on_duplicate, followup_version,
+               followup_principal, trace, deployment_id
+          FROM gone
+         WHERE state IN ('succeeded', 'cancelled', 'dead') AND followup_payload IS NOT NULL
+        RETURNING *),
+    follow_payload AS (
+        INSERT INTO chot.job_payloads (job_id, payload)
+        SELECT follow.id, gone.followup_payload FROM follow JOIN gone USING (fingerprint)),
+    follow_noted AS (
+        INSERT INTO chot.audit (action, principal, job_id, company, brand, facts)
+        SELECT 'job.submit', follow.principal, follow.id, follow.company, follow.brand,
+               jsonb_build_object('kind', follow.kind, 'created', true, 'duplicate', NULL,
+                                  'follows', gone.id)
+          FROM follow JOIN gone USING (fingerprint))"""
+
+
+def exit_statement(
+    update: str,
+    *,
+    outcome: str,
+    error: str = ":error",
+    kept_error: str | None = None,
+    also: str = "",
+) -> TextClause:
+    """Compose an exit from `running` (or `pending`): ONE statement, fed from the UPDATE's rows.
+
+    `update` is a conditional `UPDATE chot.jobs j … WHERE …` without RETURNING. Whatever depends
+    on having won hangs on its RETURNING: the attempt is closed, result and error are stored (a
+    success without a result still forgets the error of an earlier attempt), a follow-up becomes a
+    job once its predecessor's fingerprint is free, messages are staged. A follow-up inserted
+    earlier would violate the unique index, an attempt closed earlier would deadlock with a claim.
+    The job keeps `kept_error` (the attempt's error unless given). `also` is a further CTE over
+    `gone`. Binds besides those of `update`:
+    `:error`, `:result` (JSON text). Answers a row for each job that left: id, state, kind,
+    queue, fence, attempt, wait_seconds.
+    """
+    kept_error = kept_error or f"CAST({error} AS jsonb)"
+    also = also and f"{also},"
+    return text(f"""
+    WITH gone AS ({update}
+        RETURNING j.*),
+    {also}
+    closed AS (
+        UPDATE chot.attempts a
+           SET outcome = {outcome}, ended_at = clock_timestamp(),
+               error = CAST({error} AS jsonb), checkpoint_no = gone.checkpoint_no
+          FROM gone
+         WHERE a.job_id = gone.id AND a.fence = gone.fence AND a.outcome IS NULL),
+    told AS (
+        INSERT INTO chot.job_outputs AS o (job_id, result, error)
+        SELECT id, CAST(:result AS jsonb), {kept_error} FROM gone
+         WHERE CAST(:result AS jsonb) IS NOT NULL OR {kept_error} IS NOT NULL
+        ON CONFLICT (job_id) DO UPDATE SET result = excluded.result, error = excluded.error),
+    forgotten AS (
+        UPDATE chot.job_outputs o SET error = NULL FROM gone
+         WHERE o.job_id = gone.id AND gone.state = 'succeeded' AND o.error IS NOT NULL
+           AND CAST(:result AS jsonb) IS NULL),
+    {_FOLLOW_UP},
+    staged AS (
+        INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
+        SELECT id, queue, kind, company, brand, trace, priority, available_at FROM gone
+         WHERE state = 'pending'
+        UNION ALL
+        SELECT id, queue, kind, company, brand, trace, priority, available_at FROM follow)
+    SELECT id, state, kind, queue, fence, attempt,
+           extract(epoch FROM available_at - clock_timestamp())::double precision AS wait_seconds
+      FROM gone""")
