@@ -19,6 +19,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.jobs.states import CLAIMABLE, HOLDS_A_PLACE
+from shared.jobs.stops import books_frozen, kind_paused
 
 TAKE = 100
 FIRST_RESEND_SECONDS = 5
@@ -76,35 +77,41 @@ HELD = f"""
       LEFT JOIN LATERAL (
           SELECT state, fence FROM chot.jobs WHERE id = p.job_id OFFSET 0) AS j ON true"""
 
-# From lane to lane by the index, one probe each, however many messages wait in them.
-_LANES = """
+# From lane to lane by the index, one probe each, however many messages wait in them. Rows of older
+# code do not say their company ('').
+_COMPANY, _BRAND = "coalesce(o.company, '')", "coalesce(o.brand, '')"
+_HEAD = f"SELECT o.priority, {_COMPANY} AS company, {_BRAND} AS brand, o.kind FROM chot.outbox o"
+_LAST = f"ORDER BY o.priority DESC, {_COMPANY} DESC, {_BRAND} DESC, o.kind DESC LIMIT 1"
+_LANES = f"""
     SELECT w.name AS queue, w.room, head.*
       FROM windows w
       CROSS JOIN LATERAL (
-          SELECT o.priority, coalesce(o.brand, '') AS brand, o.kind FROM chot.outbox o
-           WHERE o.queue = w.name AND o.quarantined_at IS NULL
-           ORDER BY o.priority DESC, coalesce(o.brand, '') DESC, o.kind DESC LIMIT 1) AS head
+          {_HEAD} WHERE o.queue = w.name AND o.quarantined_at IS NULL {_LAST}) AS head
      WHERE w.room > 0
     UNION ALL
     SELECT l.queue, l.room, head.*
       FROM lanes l
       CROSS JOIN LATERAL (
-          SELECT o.priority, coalesce(o.brand, '') AS brand, o.kind FROM chot.outbox o
-           WHERE o.queue = l.queue AND o.quarantined_at IS NULL
-             AND (o.priority, coalesce(o.brand, ''), o.kind) < (l.priority, l.brand, l.kind)
-           ORDER BY o.priority DESC, coalesce(o.brand, '') DESC, o.kind DESC LIMIT 1) AS head"""
+          {_HEAD} WHERE o.queue = l.queue AND o.quarantined_at IS NULL
+             AND (o.priority, {_COMPANY}, {_BRAND}, o.kind)
+                 < (l.priority, l.company, l.brand, l.kind) {_LAST}) AS head"""
+# What an operator has stopped is passed over, whatever waits in it.
+_OPEN_LANES = f"""
+    SELECT * FROM lanes l
+     WHERE NOT {kind_paused("l")} AND NOT {books_frozen("l")}"""
 
 # One more than there is room for, to know which lanes go on waiting. OFFSET 0: each job is looked
 # up by its id, whatever the planner believes of how many there are.
 _DUE = f"""
-    SELECT l.queue, l.priority, l.brand, l.kind, l.room, o.id, o.job_id, o.next_send_at,
+    SELECT l.queue, l.priority, l.company, l.brand, l.kind, l.room, o.id, o.job_id, o.next_send_at,
            coalesce(job.state, 'pending') AS job_state, job.fence, job.available_at,
            coalesce(job.state = 'pending' AND job.claimable, true) AS ready
-      FROM lanes l
+      FROM open_lanes l
       CROSS JOIN LATERAL (
           SELECT d.id, d.job_id, d.next_send_at FROM chot.outbox d
            WHERE d.queue = l.queue AND d.priority = l.priority
-             AND coalesce(d.brand, '') = l.brand AND d.kind = l.kind
+             AND coalesce(d.company, '') = l.company AND coalesce(d.brand, '') = l.brand
+             AND d.kind = l.kind
              AND d.quarantined_at IS NULL AND d.next_send_at <= statement_timestamp()
            ORDER BY d.next_send_at, d.id LIMIT l.room + 1) AS o
       LEFT JOIN LATERAL (
@@ -113,12 +120,14 @@ _DUE = f"""
 
 # A kind with a maximum is a lane of its own: what else its brand is served says nothing of it.
 _SHARES = """
-    SELECT d.*, coalesce((w.weights ->> d.brand)::numeric, 1) AS weight,
+    SELECT d.*, coalesce((w.weights ->> (d.company || '/' || d.brand))::numeric,
+                         (w.weights ->> d.brand)::numeric, 1) AS weight,
            coalesce((w.shares -> (d.priority || d.lane) ->> 0)::numeric, 0) AS deficit,
            coalesce((w.shares -> (d.priority || d.lane) ->> 1)::numeric, 0) AS served,
-           row_number() OVER (PARTITION BY d.queue, d.priority, d.brand, d.kind
+           row_number() OVER (PARTITION BY d.queue, d.priority, d.company, d.brand, d.kind
                               ORDER BY d.next_send_at, d.id) AS of_kind
-      FROM (SELECT due.*, due.brand || coalesce(chr(31) || k.kind, '') AS lane
+      FROM (SELECT due.*, due.company || chr(31) || due.brand
+                          || coalesce(chr(31) || k.kind, '') AS lane
               FROM due LEFT JOIN kind_room k ON k.queue = due.queue AND k.kind = due.kind
              WHERE due.ready) AS d
       JOIN windows w ON w.name = d.queue"""
@@ -133,7 +142,7 @@ _KIND_ROOM = f"""
       FROM (SELECT l.queue, l.kind,
                    (SELECT count(*) FROM held WHERE held.counts AND held.queue = l.queue
                        AND held.kind = l.kind) AS held
-              FROM (SELECT DISTINCT queue, kind FROM lanes) AS l) AS h
+              FROM (SELECT DISTINCT queue, kind FROM open_lanes) AS l) AS h
       JOIN chot.kinds k ON k.name = h.kind
      WHERE k.max_running IS NOT NULL"""
 
@@ -203,6 +212,7 @@ TAKE_DUE = text(f"""
                    SELECT count(*) FROM held WHERE held.queue = q.name AND held.counts)) AS room
           FROM open_queues q),
     lanes AS ({_LANES}),
+    open_lanes AS MATERIALIZED ({_OPEN_LANES}),
     due AS MATERIALIZED ({_DUE}),
     kind_room AS MATERIALIZED ({_KIND_ROOM}),
     shared AS MATERIALIZED ({_SHARES}),

@@ -23,8 +23,8 @@ FREE_ALONE = text("""
     WITH freed AS (
         UPDATE chot.queues SET alone_worker = NULL, alone_kind = NULL, alone_until = NULL
          WHERE name = :queue AND alone_worker = :worker_id)
-    INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
-    SELECT j.id, j.queue, j.kind, j.brand, j.trace, j.priority, j.available_at
+    INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
+    SELECT j.id, j.queue, j.kind, j.company, j.brand, j.trace, j.priority, j.available_at
       FROM chot.jobs j
      WHERE j.id = :job_id AND j.state = 'pending'
        AND NOT EXISTS (SELECT FROM chot.outbox o WHERE o.job_id = j.id)""")

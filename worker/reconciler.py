@@ -46,8 +46,8 @@ RESTAGE_LOST = text(f"""
         UPDATE chot.jobs j SET published_at = clock_timestamp()
           FROM lost WHERE j.id = lost.id AND j.state = 'pending'
         RETURNING j.*)
-    INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
-    SELECT id, queue, kind, brand, trace, priority, available_at FROM marked
+    INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
+    SELECT id, queue, kind, company, brand, trace, priority, available_at FROM marked
     RETURNING job_id""")
 
 

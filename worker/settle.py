@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.jobs.staging import NO_MESSAGE_WAITS
 from shared.jobs.states import CLAIMABLE, LOST_LEASES, RUNS_ALONE_AFTER
 from shared.sqs import Delivery
 from shared.types import JobId, WorkerId
@@ -86,13 +87,12 @@ async def read_missed(
 
 
 # The relay sends it when the kind has room; one message that waits is enough.
-STAGE_AGAIN = text("""
-    INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
-    SELECT j.id, j.queue, j.kind, j.brand, j.trace, j.priority, j.available_at
+STAGE_AGAIN = text(f"""
+    INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
+    SELECT j.id, j.queue, j.kind, j.company, j.brand, j.trace, j.priority, j.available_at
       FROM chot.jobs j
      WHERE j.id = :job_id AND j.state = 'pending'
-       AND NOT EXISTS (SELECT FROM chot.outbox o
-                        WHERE o.job_id = j.id AND o.quarantined_at IS NULL)""")
+       AND {NO_MESSAGE_WAITS}""")
 
 
 async def stage_again(conn: AsyncConnection, job_id: JobId) -> None:

@@ -21,6 +21,8 @@ class Reason(StrEnum):
     HANDED_BACK = "handed-back"
     SCHEDULED = "scheduled"
     QUEUE_PAUSED = "queue-paused"
+    KIND_PAUSED = "kind-paused"
+    BOOKS_FROZEN = "books-frozen"
     OUT_OF_ATTEMPTS = "out-of-attempts"
     NO_WORKER = "no-worker"
     KIND_UNKNOWN = "kind-unknown"
@@ -90,6 +92,8 @@ RULES: Mapping[str, Sequence[Rule]] = {
         ),
         Rule(Reason.SCHEDULED, lambda r: not r["due"], words.scheduled),
         Rule(Reason.QUEUE_PAUSED, lambda r: not r["unpaused"], words.paused),
+        Rule(Reason.KIND_PAUSED, lambda r: not r["kind_unpaused"], words.kind_paused),
+        Rule(Reason.BOOKS_FROZEN, lambda r: not r["unfrozen"], words.frozen),
         Rule(Reason.OUT_OF_ATTEMPTS, lambda r: not r["attempts_left"], words.out_of_attempts),
         Rule(Reason.NO_WORKER, lambda r: not r["live"], words.no_worker),
         Rule(Reason.KIND_UNKNOWN, lambda r: not r["know_kind"], words.kind_unknown),

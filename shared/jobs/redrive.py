@@ -35,8 +35,8 @@ REDRIVE_JOB = text(f"""
         approval_id="CAST(:approval_id AS uuid)",
     )
 }
-    INSERT INTO chot.outbox (job_id, queue, kind, brand, trace, priority, next_send_at)
-    SELECT id, queue, kind, brand, trace, priority, available_at FROM back
+    INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
+    SELECT id, queue, kind, company, brand, trace, priority, available_at FROM back
     RETURNING job_id""")
 
 # Over `j`: the job that does the same work and is active, or NULL.

@@ -25,6 +25,7 @@ from shared.jobs.states import (
     RUNS_ALONE_AFTER,
     places_taken,
 )
+from shared.jobs.stops import covers_books
 from shared.jobs.words import MOST_AHEAD
 from shared.publishing import HELD, OFFERED, WINDOW_SIZE
 
@@ -44,6 +45,13 @@ _CREW = f"""
                ::integer AS free_slots
       FROM {LIVE_WORKERS}"""
 
+# Of several freezes that stop it the widest is told, since it must go in any case.
+_FROZEN = f"""
+    SELECT cf.company AS frozen_company, cf.brand AS frozen_brand, cf.reason AS frozen_for,
+           cf.frozen_at
+      FROM chot.freezes cf WHERE {covers_books("j")}
+     ORDER BY cf.brand NULLS FIRST LIMIT 1"""
+
 # One that waits is worth more than one that was refused for good.
 _MESSAGE = """
     SELECT o.id, o.next_send_at, o.next_send_at <= clock_timestamp() AS sendable, o.sends,
@@ -55,9 +63,9 @@ _AHEAD = f"""
     SELECT count(*) AS ahead FROM (
         SELECT FROM chot.outbox o
          WHERE o.queue = j.queue AND o.priority = j.priority AND o.kind = j.kind
+           AND coalesce(o.company, '') = j.company
            AND coalesce(o.brand, '') = coalesce(j.brand, '') AND o.quarantined_at IS NULL
            AND (o.next_send_at, o.id) < (m.next_send_at, m.id)
-           AND EXISTS (SELECT FROM chot.jobs c WHERE c.id = o.job_id AND c.company = j.company)
          LIMIT {MOST_AHEAD}) AS a"""
 _HIGHER = f"""
     SELECT CASE WHEN CAST(:scope_company AS text) IS NULL THEN count(*) END AS higher FROM (
@@ -90,7 +98,7 @@ _EXPLAINED = f"""
            CASE WHEN k.max_running IS NOT NULL THEN {places_taken()} END AS places_taken,
            CASE WHEN q.alone_until > clock_timestamp() THEN q.alone_worker END AS alone_worker,
            m.id IS NOT NULL AS staged, m.sendable, m.sends, m.last_error, m.refused, m.sent_in,
-           ahead.ahead, higher.higher,
+           ahead.ahead, higher.higher, frozen.*,
            (SELECT size FROM open_queues) AS window_size,
            (SELECT count(*) FROM held WHERE counts) AS window_used,
            CASE WHEN j.state = 'dead' THEN {ACTIVE_TWIN} END AS twin,
@@ -104,6 +112,7 @@ _EXPLAINED = f"""
           SELECT x.started_at, x.outcome, x.error FROM chot.attempts x
            WHERE x.job_id = j.id ORDER BY x.fence DESC LIMIT 1) AS a ON true
      CROSS JOIN LATERAL ({_CREW}) AS crew
+      LEFT JOIN LATERAL ({_FROZEN}) AS frozen ON j.state = 'pending'
       LEFT JOIN LATERAL ({_MESSAGE}) AS m ON j.state = 'pending'
      CROSS JOIN LATERAL ({_AHEAD}) AS ahead
      CROSS JOIN LATERAL ({_HIGHER}) AS higher"""

@@ -87,6 +87,26 @@ def paused(row: Row) -> str:
     )
 
 
+def kind_paused(row: Row) -> str:
+    """An operator has paused its kind."""
+    kind = row["kind"]
+    return (
+        f"Kind {kind} is paused, so that none of its jobs starts; "
+        f"POST /v1/kinds/{kind}/resume lets them go on."
+    )
+
+
+def frozen(row: Row) -> str:
+    """Somebody has frozen the books it would write."""
+    company, brand = row["frozen_company"], row["frozen_brand"]
+    books = f"company {company}" if brand is None else f"brand {brand} of company {company}"
+    why = "" if row["frozen_for"] is None else f" ({error_words({'message': row['frozen_for']})})"
+    return (
+        f"The books of {books} have been frozen since {instant(row['frozen_at'])}{why}, so that no "
+        "job that writes them starts; POST /v1/books/thaw lets them go on."
+    )
+
+
 def out_of_attempts(row: Row) -> str:
     """Its budget is used up, though it is not dead."""
     return (
