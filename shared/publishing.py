@@ -18,8 +18,17 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.jobs.states import CLAIMABLE, HOLDS_A_PLACE
+from shared.jobs.states import CLAIMABLE
 from shared.jobs.stops import books_frozen, kind_paused
+from shared.limited_lanes import (
+    ALLOWED,
+    ANOTHER_ROUND,
+    LANE_LIMITS,
+    LIMIT_ROOM,
+    PASSED_OVER,
+    RISES,
+    TURNS,
+)
 
 TAKE = 100
 FIRST_RESEND_SECONDS = 5
@@ -61,7 +70,7 @@ _OPEN_QUEUES = f"""
 
 # Which published messages count in their window; over `open_queues`.
 HELD = f"""
-    SELECT p.queue, p.job_id, p.kind,
+    SELECT p.queue, p.job_id, p.kind, j.company, j.brand,
            (j.state = 'pending' AND j.fence = p.fence
             AND p.turn > q.turns - {OVERTAKEN} * q.size
             AND p.taken_at > clock_timestamp()
@@ -75,7 +84,8 @@ HELD = f"""
       FROM open_queues q
       JOIN chot.published p ON p.queue = q.name
       LEFT JOIN LATERAL (
-          SELECT state, fence FROM chot.jobs WHERE id = p.job_id OFFSET 0) AS j ON true"""
+          SELECT state, fence, company, brand FROM chot.jobs
+           WHERE id = p.job_id OFFSET 0) AS j ON true"""
 
 # From lane to lane by the index, one probe each, however many messages wait in them. Rows of older
 # code do not say their company ('').
@@ -118,53 +128,29 @@ _DUE = f"""
           SELECT j.state, j.fence, j.available_at, {CLAIMABLE} AS claimable
             FROM chot.jobs j WHERE j.id = o.job_id OFFSET 0) AS job ON true"""
 
-# A kind with a maximum is a lane of its own: what else its brand is served says nothing of it.
+# What has a limit of its kind is a lane of its own: what else its brand is served says nothing of
+# it.
 _SHARES = """
     SELECT d.*, coalesce((w.weights ->> (d.company || '/' || d.brand))::numeric,
                          (w.weights ->> d.brand)::numeric, 1) AS weight,
            coalesce((w.shares -> (d.priority || d.lane) ->> 0)::numeric, 0) AS deficit,
            coalesce((w.shares -> (d.priority || d.lane) ->> 1)::numeric, 0) AS served,
-           row_number() OVER (PARTITION BY d.queue, d.priority, d.company, d.brand, d.kind
-                              ORDER BY d.next_send_at, d.id) AS of_kind
+           row_number() OVER (PARTITION BY d.queue, d.priority, d.lane
+                              ORDER BY d.next_send_at, d.id) AS of_lane
       FROM (SELECT due.*, due.company || chr(31) || due.brand
-                          || coalesce(chr(31) || k.kind, '') AS lane
-              FROM due LEFT JOIN kind_room k ON k.queue = due.queue AND k.kind = due.kind
+                       || CASE WHEN EXISTS (
+                                  SELECT FROM lane_limits k
+                                   WHERE k.queue = due.queue AND k.kind = due.kind
+                                     AND k.company = due.company AND k.brand = due.brand
+                                     AND k.of_kind IS NOT NULL)
+                               THEN chr(31) || due.kind ELSE '' END AS lane
+              FROM due
              WHERE due.ready) AS d
       JOIN windows w ON w.name = d.queue"""
 
-# A kind at its maximum takes no room; what it has left goes round the brands.
-_KIND_ROOM = f"""
-    SELECT k.name AS kind, h.queue,
-           k.max_running - h.held
-         - (SELECT count(*) FROM chot.jobs r WHERE r.state = 'running' AND r.kind = k.name)
-         - (SELECT count(*) FROM chot.queues aq
-             WHERE aq.alone_kind = k.name AND {HOLDS_A_PLACE}) AS room
-      FROM (SELECT l.queue, l.kind,
-                   (SELECT count(*) FROM held WHERE held.counts AND held.queue = l.queue
-                       AND held.kind = l.kind) AS held
-              FROM (SELECT DISTINCT queue, kind FROM open_lanes) AS l) AS h
-      JOIN chot.kinds k ON k.name = h.kind
-     WHERE k.max_running IS NOT NULL"""
-
-_RISES = """greatest(0, floor((extract(epoch FROM statement_timestamp())
-                        - greatest(extract(epoch FROM next_send_at), served))
-                       / CAST(:ageing AS numeric)))"""
-# Its room, too, goes to who has risen: else the lower of one kind would wait for ever.
-_ALLOWED = f"""
-    SELECT s.*, row_number() OVER (PARTITION BY s.queue, s.priority, s.lane
-                                   ORDER BY s.next_send_at, s.id) AS n
-      FROM (SELECT shared.*, row_number() OVER (
-                       PARTITION BY queue, kind
-                       ORDER BY least(9, priority + CASE WHEN of_kind = 1 THEN {_RISES}
-                                                         ELSE 0 END) DESC,
-                                of_kind, served) AS kind_turn
-              FROM shared) AS s
-      LEFT JOIN kind_room k ON k.queue = s.queue AND k.kind = s.kind
-     WHERE k.room IS NULL OR s.kind_turn <= k.room"""
-
 _LEVELS = f"""
     SELECT a.*, bool_or(a.rises > 0) OVER (PARTITION BY a.queue, a.priority, a.lane) AS has_aged
-      FROM (SELECT allowed.*, CASE WHEN n = 1 THEN {_RISES} ELSE 0 END AS rises
+      FROM (SELECT allowed.*, CASE WHEN n = 1 THEN {RISES} ELSE 0 END AS rises
               FROM allowed) AS a"""
 
 # The head that has risen is given, not charged; the others go in rounds of what their brand has.
@@ -214,9 +200,12 @@ TAKE_DUE = text(f"""
     lanes AS ({_LANES}),
     open_lanes AS MATERIALIZED ({_OPEN_LANES}),
     due AS MATERIALIZED ({_DUE}),
-    kind_room AS MATERIALIZED ({_KIND_ROOM}),
+    lane_limits AS MATERIALIZED ({LANE_LIMITS}),
+    limit_room AS MATERIALIZED ({LIMIT_ROOM}),
     shared AS MATERIALIZED ({_SHARES}),
-    allowed AS ({_ALLOWED}),
+    turns AS ({TURNS}),
+    passed_over AS MATERIALIZED ({PASSED_OVER}),
+    allowed AS ({ALLOWED}),
     levels AS ({_LEVELS}),
     rounds AS ({_ROUNDS}),
     places AS ({_PLACES}),
@@ -274,7 +263,10 @@ TAKE_DUE = text(f"""
     UNION ALL
     SELECT id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false FROM dropped
     UNION ALL
-    SELECT id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false FROM postponed""")
+    SELECT id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false FROM postponed
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false
+     WHERE EXISTS (SELECT FROM taken) AND EXISTS ({ANOTHER_ROUND})""")
 
 
 # A message that was received and not claimed is in nobody's way: put off, deleted or staged anew.

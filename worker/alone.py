@@ -13,7 +13,8 @@ from shared.types import JobId, WorkerId
 RESERVE_ALONE = text("""
     UPDATE chot.queues
        SET alone_worker = :worker_id,
-           alone_kind = (SELECT j.kind FROM chot.jobs j WHERE j.id = :job_id),
+           (alone_kind, alone_company, alone_brand) = (
+               SELECT j.kind, j.company, j.brand FROM chot.jobs j WHERE j.id = :job_id),
            alone_until = clock_timestamp() + make_interval(secs => :lease)
      WHERE name = :queue
        AND (alone_until IS NULL OR alone_until <= clock_timestamp()
@@ -21,7 +22,9 @@ RESERVE_ALONE = text("""
 # The reservation stood for the job's message; a job that was not run after all gets another.
 FREE_ALONE = text("""
     WITH freed AS (
-        UPDATE chot.queues SET alone_worker = NULL, alone_kind = NULL, alone_until = NULL
+        UPDATE chot.queues
+           SET alone_worker = NULL, alone_kind = NULL, alone_company = NULL, alone_brand = NULL,
+               alone_until = NULL
          WHERE name = :queue AND alone_worker = :worker_id)
     INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
     SELECT j.id, j.queue, j.kind, j.company, j.brand, j.trace, j.priority, j.available_at
@@ -35,7 +38,7 @@ async def reserve_alone(
 ) -> bool:
     """Reserve the queue's one place for a job that runs alone; False while another holds it.
 
-    With it goes a place of the job's kind, where no more than a maximum of that kind may run.
+    With it goes a place in each of the job's limits.
     """
     binds = {"queue": queue, "worker_id": worker_id, "job_id": job_id, "lease": lease_seconds}
     return bool((await conn.execute(RESERVE_ALONE, binds)).rowcount)

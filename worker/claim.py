@@ -12,13 +12,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.database import connected, is_unreachable, set_limits
 from shared.jobs.guards import guards_of
+from shared.jobs.limits import BELOW_LIMITS, HAS_NO_LIMIT, LOCK_LIMITS
 from shared.jobs.states import (
     ATTEMPTS_LEFT_AFTER_LOSS,
     CHARGED,
     CLAIMABLE,
     LOST_LEASES,
     RUNS_ALONE_AFTER,
-    places_taken,
 )
 from shared.kinds import Kind
 from shared.logs import log
@@ -36,20 +36,6 @@ MAY_BE_CLAIMED = f"""
    AND ({LOST_LEASES} < {RUNS_ALONE_AFTER} OR EXISTS (
            SELECT FROM chot.queues aq WHERE aq.name = j.queue
               AND aq.alone_worker = :worker_id AND aq.alone_until > clock_timestamp()))"""
-
-
-# A kind with a maximum is claimed alone, its row locked by a statement before: in one statement
-# two claims would not see each other.
-HAS_NO_MAXIMUM = """NOT EXISTS (
-           SELECT FROM chot.kinds k WHERE k.name = j.kind AND k.max_running IS NOT NULL)"""
-BELOW_MAXIMUM = f"""NOT EXISTS (
-           SELECT FROM chot.kinds k
-            WHERE k.name = j.kind
-              AND k.max_running <= {places_taken("aq.alone_worker <> :worker_id")})"""
-LOCK_MAXIMUM = text("""
-    SELECT true FROM chot.kinds k
-     WHERE k.name = (SELECT j.kind FROM chot.jobs j WHERE j.id = ANY(:ids))
-       AND k.max_running IS NOT NULL FOR NO KEY UPDATE""")
 
 
 def _claim_statement(lock: str, limit: str) -> TextClause:
@@ -85,11 +71,11 @@ def _claim_statement(lock: str, limit: str) -> TextClause:
 
 
 # A batch passes over rows that others hold: one frozen row must not keep nine others waiting.
-CLAIM_JOBS = _claim_statement("SKIP LOCKED", HAS_NO_MAXIMUM)
+CLAIM_JOBS = _claim_statement("SKIP LOCKED", HAS_NO_LIMIT)
 # One job alone waits for whoever holds it, up to the lock timeout, and then judges it anew.
-CLAIM_ONE = _claim_statement("", BELOW_MAXIMUM)
-# Who holds the lock of a whole kind waits for no job: one frozen row must not hold all others.
-CLAIM_LIMITED = _claim_statement("SKIP LOCKED", BELOW_MAXIMUM)
+CLAIM_ONE = _claim_statement("", BELOW_LIMITS)
+# Who holds the lock of a whole limit waits for no job: one frozen row must not hold all others.
+CLAIM_LIMITED = _claim_statement("SKIP LOCKED", BELOW_LIMITS)
 
 FIND_CLAIMS = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
@@ -128,8 +114,8 @@ async def claim_jobs(
     """Claim what may be claimed of `ids`; a job that is missing in the answer was not won.
 
     One row is won by one claimant, whatever the race. `engine` must be in autocommit. With
-    `wait` (for a single id) a locked row is waited for; only so is a kind claimed of which no
-    more than a maximum may run. A claim whose answer was lost is found again by the tokens that
+    `wait` (for a single id) a locked row is waited for; only so is a job claimed of which no more
+    than a maximum may run. A claim whose answer was lost is found again by the tokens that
     were made here, and adopted.
 
     Model: action claim.
@@ -165,7 +151,7 @@ async def _claim_one(
         await set_limits(
             conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
         )
-        limited = (await conn.execute(LOCK_MAXIMUM, {"ids": binds["ids"]})).first() is not None
+        limited = bool(await conn.scalar(LOCK_LIMITS, {"ids": binds["ids"]}))
         rows = (await conn.execute(CLAIM_LIMITED if limited else CLAIM_ONE, binds)).all()
         await conn.commit()
     return rows

@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.jobs.limits import BELOW_LIMITS
 from shared.jobs.staging import NO_MESSAGE_WAITS
 from shared.jobs.states import CLAIMABLE, LOST_LEASES, RUNS_ALONE_AFTER
 from shared.sqs import Delivery
 from shared.types import JobId, WorkerId
-from worker.claim import BELOW_MAXIMUM, Claimant
+from worker.claim import Claimant
 
 MISSES = 3
 FIRST_PUT_OFF_SECONDS = 30
@@ -24,7 +25,7 @@ READ_MISSED = text(f"""
     SELECT j.id, j.state, j.queue, j.kind, j.payload_version,
            extract(epoch FROM j.lease_expires_at - clock_timestamp())::double precision
                AS lease_left,
-           {CLAIMABLE} AS claimable, NOT {BELOW_MAXIMUM} AS at_maximum,
+           {CLAIMABLE} AS claimable, NOT {BELOW_LIMITS} AS at_limit,
            {LOST_LEASES} >= {RUNS_ALONE_AFTER} AS alone
       FROM chot.jobs j WHERE j.id = ANY(:ids)
     UNION ALL
@@ -55,7 +56,7 @@ class ClaimAgain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageAgain:
-    """As many of the kind run as may: its message waits in the outbox until one has ended."""
+    """One of its limits is reached: its message waits in the outbox until a job of it has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ async def read_missed(
     return {row.id: row for row in await conn.execute(READ_MISSED, binds)}
 
 
-# The relay sends it when the kind has room; one message that waits is enough.
+# The relay sends it when its limits have room; one message that waits is enough.
 STAGE_AGAIN = text(f"""
     INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
     SELECT j.id, j.queue, j.kind, j.company, j.brand, j.trace, j.priority, j.available_at
@@ -96,7 +97,7 @@ STAGE_AGAIN = text(f"""
 
 
 async def stage_again(conn: AsyncConnection, job_id: JobId) -> None:
-    """Stage a message for a job that waits for its kind; its delivery may be deleted then."""
+    """Stage a message for a job that waits for a limit; its delivery may be deleted then."""
     await conn.execute(STAGE_AGAIN, {"job_id": job_id})
 
 
@@ -119,7 +120,7 @@ def settle(delivery: Delivery, row: Any | None, claimant: Claimant) -> Settlemen
         return _later(delivery, 0, "this worker does not know the kind or version")
     if row.state == "pending" and not row.claimable:
         return Delete(why="not due or blocked: staged again when that ends")
-    if row.at_maximum:
+    if row.at_limit:
         return StageAgain()
     if row.alone:
         return RunAlone(queue=row.queue)

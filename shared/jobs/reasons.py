@@ -18,6 +18,7 @@ class Reason(StrEnum):
     """Why a job is not running, or not done."""
 
     BACKOFF = "backoff"
+    SNOOZED = "snoozed"
     HANDED_BACK = "handed-back"
     SCHEDULED = "scheduled"
     QUEUE_PAUSED = "queue-paused"
@@ -31,6 +32,7 @@ class Reason(StrEnum):
     RUNS_ALONE = "runs-alone"
     WORKERS_ALONE = "workers-alone"
     KIND_MAXIMUM = "kind-maximum"
+    LIMIT_REACHED = "limit-reached"
     MESSAGE_REFUSED = "message-refused"
     WINDOW_FULL = "window-full"
     PUBLISHING_FAILED = "publishing-failed"
@@ -85,6 +87,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
         Rule(
             Reason.BACKOFF, lambda r: not r["due"] and r["last_outcome"] == "failed", words.backoff
         ),
+        Rule(Reason.SNOOZED, lambda r: not r["due"] and bool(r["snoozed"]), words.snoozed),
         Rule(
             Reason.HANDED_BACK,
             lambda r: not r["due"] and r["last_outcome"] == "released",
@@ -110,6 +113,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
             lambda r: r["max_running"] is not None and r["places_taken"] >= r["max_running"],
             words.maximum,
         ),
+        Rule(Reason.LIMIT_REACHED, lambda r: r["limit_id"] is not None, words.limit),
         Rule(Reason.MESSAGE_REFUSED, lambda r: bool(r["refused"]), words.refused),
         Rule(
             Reason.WINDOW_FULL,

@@ -56,20 +56,3 @@ ATTEMPTS_LEFT_AFTER_LOSS = f"""(j.attempt - {LOST_LEASES} - j.interruptions < j.
 
 # After its second lost lease a job runs alone, so that the one that kills its process is proven.
 RUNS_ALONE_AFTER = 2
-
-# A reservation that stands for a place of its job's kind, over `aq`: from when it is made, so that
-# nobody takes the place while its worker's other jobs end, until the job itself runs in it.
-HOLDS_A_PLACE = """(aq.alone_until > clock_timestamp() AND NOT EXISTS (
-        SELECT FROM chot.jobs ar WHERE ar.state = 'running' AND ar.kind = aq.alone_kind
-           AND ar.worker_id = aq.alone_worker))"""
-
-
-def places_taken(reservation: str = "true") -> str:
-    """SQL over `j` and its kind `k`: how many of the kind run, or hold a place, beside the job.
-
-    `reservation` is a predicate over `aq`, on the reservations that count.
-    """
-    return f"""((SELECT count(*) FROM chot.jobs r
-                  WHERE r.state = 'running' AND r.kind = j.kind AND r.id <> j.id)
-              + (SELECT count(*) FROM chot.queues aq
-                  WHERE aq.alone_kind = k.name AND {HOLDS_A_PLACE} AND {reservation}))"""

@@ -13,6 +13,7 @@ from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import IN_SCOPE, Scope
+from shared.jobs.limits import LIMIT_REACHED, TAKEN_OF_KIND
 from shared.jobs.read import MOMENT, READ_ARCHIVED
 from shared.jobs.redrive import ACTIVE_TWIN
 from shared.jobs.states import (
@@ -23,7 +24,6 @@ from shared.jobs.states import (
     LIVE_WORKERS,
     LOST_LEASES,
     RUNS_ALONE_AFTER,
-    places_taken,
 )
 from shared.jobs.stops import covers_books
 from shared.jobs.words import MOST_AHEAD
@@ -93,12 +93,14 @@ _EXPLAINED = f"""
                AS published_for,
            extract(epoch FROM clock_timestamp() - a.started_at)::double precision AS going_for,
            a.started_at AS attempt_started_at, a.outcome AS last_outcome,
+           a.outcome = 'released' AND a.error ->> 'type' = 'Snoozed' AS snoozed,
+           a.error ->> 'message' AS last_words,
            CASE WHEN j.state IN ('pending', 'dead') THEN coalesce(u.error, a.error) END AS error,
            crew.*, k.max_running,
-           CASE WHEN k.max_running IS NOT NULL THEN {places_taken()} END AS places_taken,
+           CASE WHEN k.max_running IS NOT NULL THEN {TAKEN_OF_KIND} END AS places_taken,
            CASE WHEN q.alone_until > clock_timestamp() THEN q.alone_worker END AS alone_worker,
            m.id IS NOT NULL AS staged, m.sendable, m.sends, m.last_error, m.refused, m.sent_in,
-           ahead.ahead, higher.higher, frozen.*,
+           ahead.ahead, higher.higher, frozen.*, reached.*,
            (SELECT size FROM open_queues) AS window_size,
            (SELECT count(*) FROM held WHERE counts) AS window_used,
            CASE WHEN j.state = 'dead' THEN {ACTIVE_TWIN} END AS twin,
@@ -113,6 +115,7 @@ _EXPLAINED = f"""
            WHERE x.job_id = j.id ORDER BY x.fence DESC LIMIT 1) AS a ON true
      CROSS JOIN LATERAL ({_CREW}) AS crew
       LEFT JOIN LATERAL ({_FROZEN}) AS frozen ON j.state = 'pending'
+      LEFT JOIN LATERAL ({LIMIT_REACHED}) AS reached ON j.state = 'pending'
       LEFT JOIN LATERAL ({_MESSAGE}) AS m ON j.state = 'pending'
      CROSS JOIN LATERAL ({_AHEAD}) AS ahead
      CROSS JOIN LATERAL ({_HIGHER}) AS higher"""

@@ -70,6 +70,15 @@ def scheduled(row: Row) -> str:
     )
 
 
+def snoozed(row: Row) -> str:
+    """Its handler has named the time when it wants to go on."""
+    return (
+        f"Its handler has asked for the job to be run again at {instant(row['available_at'])}, in "
+        f"{span(row['due_in'])} ({error_words({'message': row['last_words']})}); nothing needs to "
+        "be done."
+    )
+
+
 def handed_back(row: Row) -> str:
     """A worker gave it back, to go on later."""
     return (
@@ -177,6 +186,23 @@ def maximum(row: Row) -> str:
         f"Kind {row['kind']} is at its maximum ({run}); the job starts in its turn once one of "
         "them has ended."
     )
+
+
+def limit(row: Row) -> str:
+    """As many as one of an operator's limits lets run."""
+    taken, most = row["limit_taken"], row["limit_most"]
+    run = f"{most} may run" if taken is None else f"{taken} run, {most} may"
+    return (
+        f"The limit of {limited(row['limit_kind'], row['limit_company'], row['limit_brand'])} is "
+        f"reached ({run}); the job starts in its turn once one of them has ended."
+    )
+
+
+def limited(kind: str | None, company: str | None, brand: str | None) -> str:
+    """What a running limit holds for, as a person says it."""
+    whose = f"company {company}" if brand is None else f"brand {brand} of company {company}"
+    what = [] if kind is None else [f"kind {kind}"]
+    return " in ".join([*what, *([] if company is None else [whose])])
 
 
 def refused(row: Row) -> str:

@@ -55,6 +55,8 @@ queues = Table(
     Column("shares", JSONB, nullable=False),
     Column("weights", JSONB, nullable=False),
     _text("alone_kind"),
+    _text("alone_company"),
+    _text("alone_brand"),
     schema="chot",
 )
 
@@ -87,6 +89,26 @@ freezes = Table(
     _instant("frozen_at", required=True),
     UniqueConstraint(
         "company", "brand", name="freezes_books_key", postgresql_nulls_not_distinct=True
+    ),
+    schema="chot",
+)
+
+running_limits = Table(
+    "running_limits",
+    metadata,
+    Column("id", BIGINT, Identity(always=True), primary_key=True),
+    _text("kind"),
+    _text("company"),
+    _text("brand"),
+    _count("max_running"),
+    _text("principal", required=True),
+    _instant("set_at", required=True),
+    UniqueConstraint(
+        "kind",
+        "company",
+        "brand",
+        name="running_limits_of_key",
+        postgresql_nulls_not_distinct=True,
     ),
     schema="chot",
 )

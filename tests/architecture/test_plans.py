@@ -13,7 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.access import Scope
 from shared.database import open_engine
 from shared.jobs.cancel import CANCEL_JOB
+from shared.jobs.freeze import RUNNING_ON_BOOKS, THAW_BOOKS
+from shared.jobs.limits import LOCK_LIMITS
 from shared.jobs.listing import list_jobs
+from shared.jobs.pause import RESUME_KIND, RESUME_QUEUE, RUNNING_OF_KIND
 from shared.jobs.redrive import READ_REDRIVABLE, REDRIVE_JOB
 from shared.jobs.watched import WATCHED_JOBS
 from shared.jobs.why import EXPLAIN_JOB
@@ -21,7 +24,7 @@ from shared.outbox import DELETE_SENT, SECONDS_TO_NEXT
 from shared.publishing import LEAVE_WINDOW, PER_SLOT, TAKE_DUE, take
 from tests.factories import claimant
 from tests.services import Database, DatabaseServer
-from worker.claim import CLAIM_JOBS, CLAIM_ONE, FIND_CLAIMS, LOCK_MAXIMUM, READ_INPUT
+from worker.claim import CLAIM_JOBS, CLAIM_LIMITED, CLAIM_ONE, FIND_CLAIMS, READ_INPUT
 from worker.cleanup import LOCK_ONE_DUE
 from worker.lease import HOLD_FENCE, READ_ATTEMPT, READ_OWNERS, RENEW_LEASES
 from worker.outcome import COMPLETE_JOB, FAIL_JOB, RELEASE_JOB
@@ -51,8 +54,8 @@ FILL = (
     """INSERT INTO chot.attempts (job_id, fence, attempt, worker_id, lease_token, code_version,
               claimed_checkpoint_no, checkpoint_no)
        SELECT id, 1, 1, 'w', gen_random_uuid(), 'test', 0, 0 FROM chot.jobs""",
-    """INSERT INTO chot.outbox (job_id, queue, kind, priority, next_send_at)
-       SELECT id, queue, kind, 5, clock_timestamp() + make_interval(secs => n - 20)
+    """INSERT INTO chot.outbox (job_id, queue, kind, company, priority, next_send_at)
+       SELECT id, queue, kind, company, 5, clock_timestamp() + make_interval(secs => n - 20)
          FROM (SELECT *, row_number() OVER (ORDER BY id) AS n FROM chot.jobs) AS j""",
 )
 TABLES = ("jobs", "job_payloads", "job_outputs", "attempts", "outbox")
@@ -81,7 +84,13 @@ BEAT = {
 STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "claim a batch": (CLAIM_JOBS, CLAIM),
     "claim one": (CLAIM_ONE, CLAIM | {"ids": [ID], "tokens": [ID]}),
-    "lock a kind's maximum": (LOCK_MAXIMUM, {"ids": [ID]}),
+    "claim one of a limit": (CLAIM_LIMITED, CLAIM | {"ids": [ID], "tokens": [ID]}),
+    "lock a job's limits": (LOCK_LIMITS, {"ids": [ID]}),
+    "resume a queue": (RESUME_QUEUE, {"queue": "default"}),
+    "resume a kind": (RESUME_KIND, {"kind": "probe.write"}),
+    "thaw books": (THAW_BOOKS, {"company": "ACME", "brand": "RED"}),
+    "count what runs on books": (RUNNING_ON_BOOKS, {"company": "ACME", "brand": "RED"}),
+    "count what runs of a kind": (RUNNING_OF_KIND, {"kind": "probe.write"}),
     "find claims in doubt": (FIND_CLAIMS, {"ids": [ID], "tokens": [ID]}),
     "read the input": (READ_INPUT, {"job_id": ID}),
     "renew leases": (RENEW_LEASES, BEAT),
@@ -90,7 +99,7 @@ STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "read the attempt": (READ_ATTEMPT, OURS),
     "complete": (COMPLETE_JOB, OURS | PROGRESS | ENDS | {"checkpoint_no": 0}),
     "fail": (FAIL_JOB, OURS | ENDS | {"permanent": False, "delay": 1.0}),
-    "release": (RELEASE_JOB, OURS | ENDS | {"delay": 1.0}),
+    "release": (RELEASE_JOB, OURS | ENDS | {"delay": 1.0, "until": None}),
     "cancel": (CANCEL_JOB, ENDS | {"job_id": ID}),
     "reap": (REAP_EXPIRED, {"result": None}),
     "reconcile": (RESTAGE_LOST, {"seconds": 60.0}),
@@ -106,6 +115,8 @@ STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "look at watched jobs": (WATCHED_JOBS, {"ids": [uuid4() for _ in range(500)]}),
     "explain a job": (EXPLAIN_JOB, {"job_id": ID, **Scope(company="ACME").binds()}),
 }
+# Who stages a whole backlog reads what waits once, whichever way is shorter; and no job that is over.
+MAY_SCAN = {name: {"outbox"} for name in ("resume a queue", "resume a kind", "thaw books")}
 # Which index the sweepers must go by; the others go by primary keys.
 BY_INDEX = {
     "reap": "jobs_running_idx",
@@ -167,7 +178,7 @@ def test_no_statement_of_the_protocol_reads_a_whole_table(plans: dict[str, Any],
         for node in nodes(plans[name])
         if node["Node Type"] == "Seq Scan" and node.get("Relation Name") in LARGE
     }
-    assert scanned == set(), json.dumps(plans[name], indent=1, default=str)
+    assert scanned <= MAY_SCAN.get(name, set()), json.dumps(plans[name], indent=1, default=str)
 
 
 @pytest.mark.scenario("F37")
@@ -187,8 +198,8 @@ BACKLOG = (
               clock_timestamp(), sha256(CAST(CAST(n AS text) AS bytea)), 'join', 1, 'test',
               gen_random_uuid()
          FROM generate_series(1, 10000) AS n""",
-    """INSERT INTO chot.outbox (job_id, queue, kind, brand, priority, next_send_at)
-       SELECT id, queue, kind, brand, priority, available_at FROM chot.jobs""",
+    """INSERT INTO chot.outbox (job_id, queue, kind, company, brand, priority, next_send_at)
+       SELECT id, queue, kind, company, brand, priority, available_at FROM chot.jobs""",
     """INSERT INTO chot.workers (worker_id, host, pid, code_version, kinds, state, live_until)
        VALUES ('w', 'h', 1, 'test', '{}', 'working', clock_timestamp() + interval '1 hour')""",
     "INSERT INTO chot.worker_queues VALUES ('w', 'default', 4, 4)",

@@ -22,7 +22,11 @@ STANDS_STILL = re.compile(
     re.IGNORECASE,
 )
 # Takes what is due by an index; judges no lease, and is always a transaction of its own.
-MAY_ASK_THE_STATEMENTS_TIME = {"shared/outbox.py", "shared/publishing.py"}
+MAY_ASK_THE_STATEMENTS_TIME = {
+    "shared/limited_lanes.py",
+    "shared/outbox.py",
+    "shared/publishing.py",
+}
 DIALECT = make_url("postgresql+asyncpg://").get_dialect()()
 # Statements that are put together where they run; their parts are constants of the module.
 COMPOSED = {
