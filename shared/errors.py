@@ -6,13 +6,14 @@ PlatformError
 ├── LeaseLost(lease)             no longer ours: write nothing, delete nothing
 ├── Conflict                     the commit lost a fight for locks; repeat it uncharged
 ├── Yield                        the handler hands its job back, uncharged
+├── Snooze(after=, until=)       the same, to be run again at a time that it names
 ├── PoisonMessage(reason)        not a message of ours
 ├── EnqueueRefused(problem)      a submit that breaks a rule; names field, value and rule
 ├── Busy(after)                  a lock could not be had in time; try again
 └── ConfigRefused                start-up stops, naming the settings that disagree
 """
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.types import Lease
@@ -59,6 +60,37 @@ class Conflict(PlatformError):
 
 class Yield(PlatformError):
     """Raised by a handler that hands its job back after its last checkpoint, uncharged."""
+
+
+LONGEST_SNOOZE = timedelta(days=3660)
+
+
+class Snooze(PlatformError):
+    """Raised by a handler that asks to be run again at a time, uncharged within the cap.
+
+    Either so long `after` now, or not before the instant `until` (with its offset), which the
+    database's clock judges: one that has passed means at once. ValueError for any other pair, and
+    for a wait of more than ten years.
+    """
+
+    def __init__(
+        self,
+        message: str = "asked to be run again later",
+        *,
+        after: timedelta | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        if (after is None) == (until is None):
+            raise ValueError("snooze: give exactly one of after and until")
+        if after is not None and not timedelta(0) <= after <= LONGEST_SNOOZE:
+            raise ValueError(f"snooze: after is {after}; it must lie between 0 and 3660 days")
+        if until is not None and until.tzinfo is None:
+            raise ValueError("snooze: until has no offset")
+        if until is not None and until > datetime.now(UTC) + LONGEST_SNOOZE:
+            raise ValueError(f"snooze: until is {until}; it must lie within 3660 days")
+        super().__init__(message)
+        self.after = after
+        self.until = until
 
 
 class PoisonMessage(PlatformError):

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.database import CONFLICTS, is_unreachable, sqlstate_of, transaction
-from shared.errors import Conflict, LeaseLost, PermanentError, Yield
+from shared.errors import Conflict, LeaseLost, PermanentError, Snooze, Yield
 from shared.exact_json import dump_exact, load_exact
 from shared.kinds import Kind
 from shared.logs import alert, log
@@ -212,6 +212,10 @@ def _judge_error(held: HeldLease, kind: Kind, error: BaseException) -> Outcome:
     match error:
         case Yield():
             return Released(reason=str(error))
+        case Snooze():
+            after = 0.0 if error.after is None else error.after.total_seconds()
+            words = str(error)
+            return Released(reason=words, delay_seconds=after, until=error.until, type="Snoozed")
         case LeaseLost():
             return Lost(reason=error.reason)
         case Conflict():

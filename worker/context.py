@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, NoReturn, TypeVar
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.database import connected
-from shared.errors import Yield
+from shared.errors import Snooze, Yield
 from shared.settings import LeaseTiming
 from shared.types import ClaimedJob, Lease
 from worker.fence import FencedTransaction, fenced_transaction
@@ -60,6 +61,19 @@ class JobContext:
         """Hand the job back, uncharged, when the worker drains. Call it between chunks."""
         if self.should_yield:
             raise Yield("the worker drains")
+
+    def snooze(
+        self,
+        message: str = "asked to be run again later",
+        *,
+        after: timedelta | None = None,
+        until: datetime | None = None,
+    ) -> NoReturn:
+        """Hand the job back to be run again after a time, or at an instant: raises Snooze.
+
+        Uncharged, as often as 20 times at one checkpoint; what is committed stays.
+        """
+        raise Snooze(message, after=after, until=until)
 
     def progress(
         self, done: int, total: int | None = None, *, unit: str = "", message: str = ""

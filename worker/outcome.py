@@ -2,6 +2,7 @@
 
 import traceback
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -42,10 +43,15 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """The job goes back to pending, uncharged, due after `delay_seconds`."""
+    """The job goes back to pending, uncharged, due after `delay_seconds` or at `until`.
+
+    `type` is what the attempt's row calls it.
+    """
 
     reason: str
     delay_seconds: float = 0.0
+    until: datetime | None = None
+    type: str = "Released"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +140,8 @@ RELEASE_JOB = exit_statement(
            finished_at = CASE WHEN {_MAY_RETURN} THEN NULL ELSE clock_timestamp() END,
            cleanup_due = NOT {_MAY_RETURN},
            interruptions = j.interruptions + {_FREE}::integer,
-           available_at = clock_timestamp() + make_interval(secs => :delay)
+           available_at = greatest(clock_timestamp() + make_interval(secs => :delay),
+                                   CAST(:until AS timestamptz))
      WHERE {OURS}""",
     outcome="'released'",
     # An interruption is no failure of the job: its attempt remembers it, the job need not.
@@ -150,8 +157,9 @@ async def release_job(conn: AsyncConnection, held: HeldLease, released: Released
     await lock_guards(conn, held.guards)
     binds = _ours(held) | {
         "delay": released.delay_seconds,
+        "until": released.until,
         "result": None,
-        "error": dump_exact({"type": "Released", "message": _clean(released.reason)}),
+        "error": dump_exact({"type": released.type, "message": _clean(released.reason)}),
     }
     return (await conn.execute(RELEASE_JOB, binds)).one_or_none()
 

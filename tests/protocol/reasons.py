@@ -115,6 +115,15 @@ async def handed_back(engine: AsyncEngine) -> JobId:
     return held.lease.job_id
 
 
+async def snoozed(engine: AsyncEngine) -> JobId:
+    await crew(engine)
+    held = await claimed_again(engine, await make_job(engine), worker="w")
+    asked = Released(reason="the bank opens later", delay_seconds=90, type="Snoozed")
+    async with engine.begin() as conn:
+        await release_job(conn, held, asked)
+    return held.lease.job_id
+
+
 async def paused(engine: AsyncEngine) -> JobId:
     await crew(engine)
     job_id = await make_job(engine)
@@ -273,6 +282,7 @@ async def dead(engine: AsyncEngine) -> JobId:
 SETUPS: Mapping[Reason, Setup] = {
     Reason.SCHEDULED: scheduled,
     Reason.BACKOFF: backoff,
+    Reason.SNOOZED: snoozed,
     Reason.HANDED_BACK: handed_back,
     Reason.QUEUE_PAUSED: paused,
     Reason.OUT_OF_ATTEMPTS: out_of_attempts,

@@ -33,6 +33,7 @@ STARTED = {Reason.RUNNING, Reason.LEASE_EXPIRED}
 TOLD = {
     Reason.SCHEDULED: r"before 20\d\d-.*Z, in 60 min",
     Reason.BACKOFF: r"Attempt 1 of 5 failed \(OPEN: period is open\).* again in (90|89) s",
+    Reason.SNOOZED: r"again at 20\d\d-.*Z, in (90|89) s \(the bank opens later\)",
     Reason.HANDED_BACK: r"uncharged, to go on in (90|89) s",
     Reason.QUEUE_PAUSED: r"POST /v1/queues/default/resume",
     Reason.OUT_OF_ATTEMPTS: r"1 of 1 were charged, 0 workers lost.*cancel",

@@ -62,7 +62,7 @@ def contradictions(view: dict[str, Any]) -> list[str]:
         return found
     due = datetime.fromisoformat(view["available_at"]) <= datetime.fromisoformat(view["as_of"])
     workers, turn = view["workers"], view["turn"]
-    not_due = reason in {Reason.SCHEDULED, Reason.BACKOFF, Reason.HANDED_BACK}
+    not_due = reason in {Reason.SCHEDULED, Reason.BACKOFF, Reason.SNOOZED, Reason.HANDED_BACK}
     must("due or not", hold=due != not_due)
     if not_due:
         return found
