@@ -2,24 +2,20 @@
 
 import argparse
 import json
+import random
 import resource
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
+from typing import Any
 
 from shared.model.ends import Ending, check_ends
-from shared.model.explore import Explorer
+from shared.model.families import FAMILIES, JOBS, Family, family_of
 from shared.model.graph import Graph
-from shared.model.model import Model
-from shared.model.properties import PROPERTIES
-from shared.model.protections import COURTESIES, PROTECTIONS, without
-from shared.model.simulation import Simulation
-from shared.model.state import Bounds
-from shared.model.trace import WORLDS, find_counterexample, told
+from shared.model.simulation import WEIGHTS, Simulation
+from shared.model.trace import Counterexample, find_counterexample, told
 
-EVERYTHING = Bounds(copies=1, cancels=1, fails=1, releases=1)
-FULL = Bounds(jobs=2, copies=1, cancels=1, fails=1)
-PRESETS = {"test": EVERYTHING, "full": FULL}
+EVERY = {name: text for family in FAMILIES.values() for name, text in family.properties.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,14 +36,15 @@ def _parser() -> argparse.ArgumentParser:
     explore.add_argument("--unreduced", action="store_true", help="merge nothing but names")
     trace = commands.add_parser("trace", help="the shortest way to break it without a protection")
     trace.set_defaults(run=_trace)
-    trace.add_argument("--property", choices=sorted(PROPERTIES), help="which one shall fall")
-    trace.add_argument("--json", action="store_true", help="steps and states as JSON")
+    trace.add_argument("--property", choices=sorted(EVERY), help="which one shall fall")
+    trace.add_argument("--json", action="store_true", help="as JSON; with states, of jobs")
     trace.add_argument("--all", action="store_true", help="one line a protection")
     walk = commands.add_parser("walk", help="a random run")
     walk.set_defaults(run=_walk)
     walk.add_argument("--seed", type=int, default=0)
     walk.add_argument("--steps", type=int, default=60)
     for command in (explore, trace, walk):
+        command.add_argument("--world", choices=sorted(FAMILIES), help="which of the three worlds")
         command.add_argument(
             "--without",
             action="append",
@@ -56,11 +53,27 @@ def _parser() -> argparse.ArgumentParser:
             help="take a protection away; may be repeated",
         )
     for command in (explore, walk):
-        command.add_argument("--bounds", choices=sorted(PRESETS), default="full")
-        for field in fields(Bounds):
-            if field.name != "twins":
-                command.add_argument(f"--{field.name.replace('_', '-')}", type=int)
+        command.add_argument("--bounds", choices=["full", "test"], default="full")
+        for name in _numbers():
+            command.add_argument(f"--{name.replace('_', '-')}", type=int)
     return parser
+
+
+def _numbers() -> list[str]:
+    """The bounds that are numbers, of any world."""
+    named: dict[str, None] = {}
+    for family in FAMILIES.values():
+        for field in fields(family.full[0]):
+            if type(getattr(family.full[0], field.name)) is int:
+                named[field.name] = None
+    return list(named)
+
+
+def _families(options: argparse.Namespace) -> list[Family]:
+    """The worlds that are meant: the one that is named, or that knows what is taken away."""
+    if options.world:
+        return [FAMILIES[options.world]]
+    return [family_of(options.without)] if options.without else list(FAMILIES.values())
 
 
 def _say(line: str = "") -> None:
@@ -68,19 +81,31 @@ def _say(line: str = "") -> None:
     sys.stdout.flush()
 
 
-def _bounds(options: argparse.Namespace) -> Bounds:
-    given = {f.name: getattr(options, f.name, None) for f in fields(Bounds)}
+def _bounds(family: Family, options: argparse.Namespace) -> list[Any]:
+    """The bounds of this world, changed by what is given. ValueError for one that it has not."""
+    given = {name: getattr(options, name) for name in _numbers()}
     chosen = {name: value for name, value in given.items() if value is not None}
-    return replace(PRESETS[options.bounds], **chosen)
+    known = {field.name for field in fields(family.full[0])}
+    if not set(chosen) <= known:
+        raise ValueError(f"the world of {family.name} has no {', '.join(set(chosen) - known)}")
+    return [replace(bounds, **chosen) for bounds in getattr(family, options.bounds)]
 
 
 def _explore(options: argparse.Namespace) -> int:
-    bounds = _bounds(options)
-    _say("bounds       " + ", ".join(f"{name} {value}" for name, value in asdict(bounds).items()))
+    failed = 0
+    for family in _families(options):
+        for bounds in _bounds(family, options):
+            failed |= _explore_one(family, bounds, options)
+    return failed
+
+
+def _explore_one(family: Family, bounds: Any, options: argparse.Namespace) -> int:
+    _say(f"world        {family.name}: {family.about}")
+    _say("bounds       " + ", ".join(f"{name} {value}" for name, value in _told(bounds)))
     if options.without:
         _say("without      " + ", ".join(options.without))
-    model = Model(bounds, without(*options.without))
-    graph = Explorer(model, reduce=not options.unreduced).explore()
+    world = family.build(bounds, tuple(options.without))
+    graph = family.search(world, not options.unreduced).explore()
     _say_graph(graph)
     broken = set(graph.broken)
     if graph.complete:
@@ -88,10 +113,19 @@ def _explore(options: argparse.Namespace) -> int:
         broken |= {"every_run_ends"} if ending.endless is not None else set()
         _say_ending(ending)
     for name in sorted(broken):
-        _say(f"BROKEN       {name}: {PROPERTIES[name]}")
+        _say(f"BROKEN       {name}: {family.properties[name]}")
     if not broken:
-        _say(f"holds        all {len(PROPERTIES)} properties, in every state")
+        _say(f"holds        all {len(family.properties)} properties, in every state")
     return 1 if broken or not graph.complete else 0
+
+
+def _told(bounds: Any) -> list[tuple[str, Any]]:
+    """The bounds, without what is nought."""
+    return [
+        (name, [[tuple(lock) for lock in job] for job in value] if name == "locks" else value)
+        for name, value in ((f.name, getattr(bounds, f.name)) for f in fields(bounds))
+        if value
+    ]
 
 
 def _say_graph(graph: Graph) -> None:
@@ -113,17 +147,17 @@ def _say_ending(ending: Ending) -> None:
 
 def _trace(options: argparse.Namespace) -> int:
     if options.all:
-        return _trace_all()
+        return max(_trace_all(family) for family in _families(options))
     if not options.without:
-        raise ValueError(
-            "say --without PROTECTION (or --all); there are: "
-            + ", ".join([*PROTECTIONS, *COURTESIES])
-        )
-    found = find_counterexample(options.without, options.property)
+        known = [n for f in FAMILIES.values() for n in (*f.protections, *f.courtesies)]
+        raise ValueError("say --without PROTECTION (or --all); there are: " + ", ".join(known))
+    (family,) = _families(options)
+    found = find_counterexample(options.without, options.property, family=family)
     if found is None:
-        _say(f"no counterexample in {len(WORLDS)} worlds: {', '.join(options.without)} not needed")
+        many = len(family.worlds)
+        _say(f"no counterexample in {many} worlds: {', '.join(options.without)} not needed")
         return 0
-    if options.json:
+    if options.json and family is JOBS:
         played = Simulation.of(found)
         steps = []
         for action in found.actions:
@@ -131,33 +165,47 @@ def _trace(options: argparse.Namespace) -> int:
             steps.append({**played.trace[-1], "state": played.state})
         _say(json.dumps({"broken": found.broken, "steps": steps}, indent=1))
         return 1
+    if options.json:
+        _say(json.dumps(_as_json(found), indent=1))
+        return 1
     for line in told(found):
         _say(line)
     return 1
 
 
-def _trace_all() -> int:
+def _as_json(found: Counterexample) -> dict[str, Any]:
+    return {"broken": found.broken, "steps": [asdict(action) for action in found.actions]}
+
+
+def _trace_all(family: Family) -> int:
     missing = 0
-    for name, protection in PROTECTIONS.items():
-        found = find_counterexample([name])
+    for name, protection in family.protections.items():
+        found = find_counterexample([name], family=family)
         missing += found is None
         steps = "none" if found is None else f"{len(found.actions)} steps"
-        _say(f"{name:<36} {protection.breaks:<28} {steps}")
+        _say(f"{family.name:<7} {name:<36} {protection.breaks:<32} {steps}")
     return 1 if missing else 0
 
 
 def _walk(options: argparse.Namespace) -> int:
-    walked = Simulation(_bounds(options), without(*options.without), seed=options.seed)
-    for _ in range(options.steps):
-        if not walked.enabled():
+    """One random run, of the world of jobs unless another is named."""
+    family = FAMILIES[options.world] if options.world else family_of(options.without)
+    world = family.build(_bounds(family, options)[0], tuple(options.without))
+    chance = random.Random(options.seed)
+    state = world.initial()
+    for number in range(1, options.steps + 1):
+        moves = list(world.moves(state))
+        if not moves:
             break
-        walked.step()
-        entry = walked.trace[-1]
-        _say(f"{entry['number']:3}  {entry['words']}")
-        if walked.broken is not None:
-            _say(f"BROKEN  {walked.broken}: {PROPERTIES[walked.broken]}")
+        weights = [WEIGHTS[family.actions[move.action].kind] for move in moves]
+        move = chance.choices(moves, weights)[0]
+        _say(f"{number:3}  {world.words(move, state)}")
+        state = move.state
+        broken = move.broken or world.broken(state)
+        if broken is not None:
+            _say(f"BROKEN  {broken}: {family.properties[broken]}")
             return 1
-    _say("ended" if walked.ended else "not ended yet")
+    _say("ended" if world.has_ended(state) else "not ended yet")
     return 0
 
 

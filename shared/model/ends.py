@@ -10,7 +10,7 @@ is possible in all of its states and leads out of it each time.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from shared.model.graph import IS_FAIR, NAMES, Graph
+from shared.model.graph import Graph
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def _resting(graph: Graph) -> int | None:
 
 def _fair_edges(graph: Graph, state: int) -> Iterator[tuple[int, int]]:
     for edge in range(graph.starts[state], graph.starts[state + 1]):
-        if IS_FAIR[graph.actions[edge]]:
+        if graph.fair[graph.actions[edge]]:
             yield graph.actions[edge], graph.targets[edge]
 
 
@@ -69,7 +69,7 @@ def _judge(graph: Graph, part: set[int]) -> tuple[set[str], set[str]]:
         inside |= {action for action, target in edges if target in part}
         always = possible if always is None else always & possible
     forced = (always or set()) - inside
-    return {NAMES[action] for action in inside}, {NAMES[action] for action in forced}
+    return {graph.names[action] for action in inside}, {graph.names[action] for action in forced}
 
 
 class _Parts:
@@ -114,7 +114,7 @@ class _Parts:
         graph = self._graph
         while edge < graph.starts[state + 1]:
             target = graph.targets[edge]
-            if IS_FAIR[graph.actions[edge]] and not graph.ended[target]:
+            if graph.fair[graph.actions[edge]] and not graph.ended[target]:
                 if not self._order[target]:
                     return edge, target
                 if self._on_stack[target]:

@@ -1,18 +1,23 @@
 """Graph: what an exploration found, kept in flat arrays."""
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from shared.model.actions import ACTIONS
+from shared.model.actions import ACTIONS, ActionSpec
 
 NAMES = tuple(ACTIONS)
 NUMBER = {name: number for number, name in enumerate(NAMES)}
 EXPIRE, EXPIRE_UNHELD = NUMBER["expire"], NUMBER["expire_unheld"]
-IS_FAIR = tuple(ACTIONS[name].kind in {"fair", "mutant"} for name in NAMES)
 BITS = 16
 MASK = (1 << BITS) - 1
 T = TypeVar("T")
+
+
+def fair_ones(actions: Mapping[str, ActionSpec]) -> tuple[bool, ...]:
+    """Which of the actions must happen at last when they stay possible, in their order."""
+    return tuple(spec.kind in {"fair", "mutant"} for spec in actions.values())
 
 
 class Numbers(Generic[T]):
@@ -34,9 +39,14 @@ class Numbers(Generic[T]):
 
 @dataclass(slots=True, kw_only=True)
 class Graph:
-    """What was found. State 0 is the initial one; `edges` runs from starts[i] to starts[i + 1]."""
+    """What was found. State 0 is the initial one; edges run from starts[i] to starts[i + 1].
 
-    keys: list[int]
+    `names` and `fair` are of the world's actions, by the numbers that `actions` holds.
+    """
+
+    keys: list[Any]
+    names: tuple[str, ...] = NAMES
+    fair: tuple[bool, ...] = fair_ones(ACTIONS)
     parents: "array[int]"
     depth: int = 0
     transitions: int = 0

@@ -1,7 +1,7 @@
 """The model: the actions of one worker on one job, put together to moves of the whole world."""
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from shared.model.platform_steps import job_steps, publish_early, submit
 from shared.model.properties import (
@@ -9,25 +9,15 @@ from shared.model.properties import (
     broken_by_step,
     broken_in_job,
     broken_together,
+    has_ended,
 )
 from shared.model.protections import ALL, Rules
 from shared.model.state import BELIEVES, IDLE, Bounds, Job, Left, State, Step, Worker
+from shared.model.wording import in_words, shown
 from shared.model.worker_steps import idle_steps, receive, worker_steps
+from shared.model.world import Move
 
 T = TypeVar("T")
-
-
-class Move(NamedTuple):
-    """One action of the whole world: who, on what, and what the world is then.
-
-    `broken` is the first property that the move or the state after it breaks.
-    """
-
-    action: str
-    worker: int | None
-    job: int | None
-    state: State
-    broken: str | None
 
 
 class Model:
@@ -45,7 +35,7 @@ class Model:
         )
         return State((IDLE,) * self.bounds.workers, (job,) * self.bounds.jobs, Left.of(self.bounds))
 
-    def moves(self, state: State) -> Iterator[Move]:
+    def moves(self, state: State) -> Iterator[Move[State]]:
         """Every move that is possible now, in a fixed order."""
         for index, worker in enumerate(state.workers):
             if worker.pc == "idle":
@@ -63,7 +53,7 @@ class Model:
         for number, job in enumerate(state.jobs):
             yield from self._job_moves(state, number, job)
 
-    def _job_moves(self, state: State, number: int, job: Job) -> Iterator[Move]:
+    def _job_moves(self, state: State, number: int, job: Job) -> Iterator[Move[State]]:
         submitted = submit(self.rules, state.jobs, number)
         if submitted is not None:
             yield self._job_move(state, number, "submit", submitted, state.left)
@@ -75,13 +65,15 @@ class Model:
                 action = "expire_unheld"  # noqa: PLW2901 - the same step, of another kind
             yield self._job_move(state, number, action, after, left)
 
-    def _move(self, state: State, index: int, number: int, step: Step) -> Move:
+    def _move(self, state: State, index: int, number: int, step: Step) -> Move[State]:
         workers = _put(state.workers, index, step.worker)
         after = State(workers, _put(state.jobs, number, step.job), step.left)
         broken = broken_by_step(step.action, state.workers[index], state.jobs[number], step.job)
         return Move(step.action, index, number, after, broken or self.broken(after))
 
-    def _job_move(self, state: State, number: int, action: str, job: Job, left: Left) -> Move:
+    def _job_move(
+        self, state: State, number: int, action: str, job: Job, left: Left
+    ) -> Move[State]:
         after = State(state.workers, _put(state.jobs, number, job), left)
         broken = broken_by_step(action, None, state.jobs[number], job)
         return Move(action, None, number, after, broken or self.broken(after))
@@ -97,6 +89,18 @@ class Model:
                 if broken is not None:
                     return broken
         return broken_together(self.rules, state)
+
+    def has_ended(self, state: State) -> bool:
+        """Whether every job that was submitted has ended and the outbox is empty."""
+        return all(has_ended(job) for job in state.jobs)
+
+    def words(self, move: Move[State], before: State) -> str:
+        """One sentence on what happened."""
+        return in_words(move, before)
+
+    def shown(self, state: State, job: int | None) -> str:
+        """How the job stands, in one line."""
+        return "" if job is None else shown(state, job)
 
 
 def is_held(workers: tuple[Worker, ...], number: int, job: Job) -> bool:

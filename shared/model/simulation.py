@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from shared.model.actions import ACTIONS
-from shared.model.model import Model, Move
-from shared.model.properties import PROPERTIES, has_ended
+from shared.model.model import Model
+from shared.model.properties import PROPERTIES
 from shared.model.protections import ALL, without
-from shared.model.state import BELIEVES, RUNNING, Bounds, Job, Worker
-from shared.model.trace import Action, Counterexample, in_words, job_name, worker_name
+from shared.model.state import BELIEVES, RUNNING, Bounds, Job, State, Worker
+from shared.model.trace import Action, Counterexample
 from shared.model.transitions import is_owner
+from shared.model.wording import in_words, job_name, worker_name
+from shared.model.world import Move
 
 # How likely a random walk takes each kind: long enough to see work done, and faults to matter.
 WEIGHTS = {"fair": 8, "choice": 2, "fault": 1, "mutant": 4}
@@ -73,7 +75,7 @@ class Simulation:
         for action in actions:
             self.step(action)
 
-    def _take(self, move: Move) -> None:
+    def _take(self, move: Move[State]) -> None:
         spec = ACTIONS[move.action]
         self._trace.append(
             {
@@ -104,7 +106,7 @@ class Simulation:
     @property
     def ended(self) -> bool:
         """Whether every job that was submitted has ended and the outbox is empty."""
-        return all(has_ended(job) for job in self._state.jobs)
+        return self._model.has_ended(self._state)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -129,7 +131,7 @@ class Simulation:
         }
 
 
-def _action(move: Move) -> Action:
+def _action(move: Move[State]) -> Action:
     return Action(name=move.action, worker=move.worker, job=move.job)
 
 
