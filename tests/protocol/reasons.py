@@ -10,7 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.access import EVERYTHING, Scope
 from shared.jobs.cancel import cancel_job
 from shared.jobs.enqueue import Submit, enqueue
-from shared.jobs.pause import pause_queue
+from shared.jobs.freeze import Books, freeze_books
+from shared.jobs.limiting import Limited, set_limit
+from shared.jobs.pause import pause_kind, pause_queue
 from shared.jobs.reasons import Reason
 from shared.jobs.why import explain_job
 from shared.outbox import DELETE_SENT, NOTE_FAILURE
@@ -132,6 +134,24 @@ async def paused(engine: AsyncEngine) -> JobId:
     return job_id
 
 
+async def kind_paused(engine: AsyncEngine) -> JobId:
+    await crew(engine)
+    job_id = await make_job(engine)
+    async with engine.begin() as conn:
+        assert await pause_kind(conn, "probe.write")
+    return job_id
+
+
+async def books_frozen(engine: AsyncEngine) -> JobId:
+    """Of its brand, and of another, which is no matter of this job."""
+    await crew(engine)
+    job_id = await make_job(engine)
+    async with engine.begin() as conn:
+        assert await freeze_books(conn, Books(company="ACME", brand="RED"), reason="an audit.")
+        assert await freeze_books(conn, Books(company="ACME", brand="BLUE"))
+    return job_id
+
+
 async def out_of_attempts(engine: AsyncEngine) -> JobId:
     """An operator has lowered the budget below what was used."""
     job_id = await backoff(engine)
@@ -202,6 +222,19 @@ async def kind_maximum(engine: AsyncEngine) -> JobId:
         claimed = await claim_jobs(autocommit(engine), claimant("w"), [running], wait=True)
         assert len(claimed) == 1
     return await make_job(engine, kind="probe.misbehave", how="sleep")
+
+
+async def limit_reached(engine: AsyncEngine) -> JobId:
+    """Of its brand: two of any kind; that of the kind alone has room."""
+    await crew(engine)
+    for kind, more in (("probe.misbehave", {"how": "sleep"}), ("probe.write", {})):
+        running = await make_job(engine, kind, **more)
+        claimed = await claim_jobs(autocommit(engine), claimant("w"), [running], wait=True)
+        assert len(claimed) == 1
+    async with engine.begin() as conn:
+        await set_limit(conn, Limited(kind="probe.write"), 9)
+        await set_limit(conn, Limited(company="ACME", brand="RED"), 2)
+    return await make_job(engine)
 
 
 async def message_refused(engine: AsyncEngine) -> JobId:
@@ -285,6 +318,8 @@ SETUPS: Mapping[Reason, Setup] = {
     Reason.SNOOZED: snoozed,
     Reason.HANDED_BACK: handed_back,
     Reason.QUEUE_PAUSED: paused,
+    Reason.KIND_PAUSED: kind_paused,
+    Reason.BOOKS_FROZEN: books_frozen,
     Reason.OUT_OF_ATTEMPTS: out_of_attempts,
     Reason.NO_WORKER: no_worker,
     Reason.KIND_UNKNOWN: kind_unknown,
@@ -293,6 +328,7 @@ SETUPS: Mapping[Reason, Setup] = {
     Reason.RUNS_ALONE: runs_alone,
     Reason.WORKERS_ALONE: workers_alone,
     Reason.KIND_MAXIMUM: kind_maximum,
+    Reason.LIMIT_REACHED: limit_reached,
     Reason.MESSAGE_REFUSED: message_refused,
     Reason.WINDOW_FULL: window_full,
     Reason.PUBLISHING_FAILED: publishing_failed,

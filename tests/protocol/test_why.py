@@ -29,6 +29,12 @@ from worker.claim import claim_jobs
 
 ENDED = {Reason.SUCCEEDED: "succeeded", Reason.CANCELLED: "cancelled", Reason.DEAD: "dead"}
 STARTED = {Reason.RUNNING, Reason.LEASE_EXPIRED}
+REASON_OF_PART = {
+    "due": Reason.SCHEDULED,
+    "unpaused": Reason.QUEUE_PAUSED,
+    "kind_unpaused": Reason.KIND_PAUSED,
+    "unfrozen": Reason.BOOKS_FROZEN,
+}
 # What each sentence must tell: its numbers, names and next step.
 TOLD = {
     Reason.SCHEDULED: r"before 20\d\d-.*Z, in 60 min",
@@ -36,6 +42,8 @@ TOLD = {
     Reason.SNOOZED: r"again at 20\d\d-.*Z, in (90|89) s \(the bank opens later\)",
     Reason.HANDED_BACK: r"uncharged, to go on in (90|89) s",
     Reason.QUEUE_PAUSED: r"POST /v1/queues/default/resume",
+    Reason.KIND_PAUSED: r"POST /v1/kinds/probe.write/resume",
+    Reason.BOOKS_FROZEN: r"books of brand RED of company ACME have been .*Z \(an audit\), so that",
     Reason.OUT_OF_ATTEMPTS: r"1 of 1 were charged, 0 workers lost.*cancel",
     Reason.NO_WORKER: r"No live worker serves queue default.*CHOT_QUEUES",
     Reason.KIND_UNKNOWN: r"1 live worker of queue default knows kind probe.write",
@@ -44,6 +52,7 @@ TOLD = {
     Reason.RUNS_ALONE: r"lost its worker 2 times.*waits for a worker",
     Reason.WORKERS_ALONE: r"kept for a job that runs alone",
     Reason.KIND_MAXIMUM: r"probe.misbehave is at its maximum \(2 run, 2 may\)",
+    Reason.LIMIT_REACHED: r"limit of brand RED of company ACME is reached \(2 run, 2 may\)",
     Reason.MESSAGE_REFUSED: r"Throttled: slow.*pause and resume",
     Reason.WINDOW_FULL: r"3 of 3 messages out for 1 slot\).*behind 2 of its kind",
     Reason.PUBLISHING_FAILED: r"Throttled: slow\), tried 1 times.*again in (4|5) s",
@@ -90,12 +99,12 @@ def test_every_reason_has_a_setup_and_a_rule() -> None:
 def test_every_part_of_claimable_has_a_reason() -> None:
     """Who adds a part to the predicate says here what it is called; /why reads them by name."""
     assert all(part in CLAIMABLE for part in CLAIMABLE_PARTS.values())
-    assert set(CLAIMABLE_PARTS) == {"due", "unpaused"}
-    nothing: dict[str, Any] = {"due": True, "unpaused": True, "attempts_left": False}
-    for part in CLAIMABLE_PARTS:
+    assert set(CLAIMABLE_PARTS) == set(REASON_OF_PART)
+    nothing: dict[str, Any] = dict.fromkeys(CLAIMABLE_PARTS, True) | {"attempts_left": False, "snoozed": False}
+    for part, reason in REASON_OF_PART.items():
         row = nothing | {part: False, "last_outcome": None}
         first = next(rule for rule in RULES[JobState.PENDING] if rule.holds(row))
-        assert first.reason in {Reason.SCHEDULED, Reason.QUEUE_PAUSED}
+        assert first.reason == reason
 
 
 async def test_a_reason_that_is_gone_gives_way_to_the_next(probes: AsyncEngine) -> None:
@@ -157,7 +166,9 @@ async def clear(engine: AsyncEngine) -> None:
     """Back to a database with no jobs in it that count."""
     for statement in (
         "UPDATE chot.queues SET paused = false, alone_worker = NULL, alone_until = NULL",
-        "UPDATE chot.kinds SET max_running = NULL",
+        "UPDATE chot.kinds SET max_running = NULL, paused = false",
+        "DELETE FROM chot.freezes",
+        "DELETE FROM chot.running_limits",
         "DELETE FROM chot.workers",
         "DELETE FROM chot.outbox",
         "DELETE FROM chot.published",
