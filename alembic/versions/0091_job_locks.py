@@ -9,7 +9,7 @@ periods; both ends belong to it, '' and '~' are its open ends. A month as an end
 from alembic import op
 
 revision = "0091_job_locks"
-down_revision = "0098_running_limits"
+down_revision = "0090_guards"
 branch_labels = None
 depends_on = None
 
