@@ -12,6 +12,7 @@ from typing import Any
 from shared.model.ends import Ending, check_ends
 from shared.model.families import FAMILIES, JOBS, Family, family_of
 from shared.model.graph import Graph
+from shared.model.locks.state import ALL, Lock
 from shared.model.simulation import WEIGHTS, Simulation
 from shared.model.trace import Counterexample, find_counterexample, told
 
@@ -101,7 +102,7 @@ def _explore(options: argparse.Namespace) -> int:
 
 def _explore_one(family: Family, bounds: Any, options: argparse.Namespace) -> int:
     _say(f"world        {family.name}: {family.about}")
-    _say("bounds       " + ", ".join(f"{name} {value}" for name, value in _told(bounds)))
+    _say_bounds(bounds)
     if options.without:
         _say("without      " + ", ".join(options.without))
     world = family.build(bounds, tuple(options.without))
@@ -119,13 +120,26 @@ def _explore_one(family: Family, bounds: Any, options: argparse.Namespace) -> in
     return 1 if broken or not graph.complete else 0
 
 
-def _told(bounds: Any) -> list[tuple[str, Any]]:
+def _say_bounds(bounds: Any) -> None:
     """The bounds, without what is nought."""
-    return [
-        (name, [[tuple(lock) for lock in job] for job in value] if name == "locks" else value)
-        for name, value in ((f.name, getattr(bounds, f.name)) for f in fields(bounds))
-        if value
-    ]
+    every = ((field.name, getattr(bounds, field.name)) for field in fields(bounds))
+    said = [f"{name} {_said(value)}" for name, value in every if value]
+    _say("bounds       " + ", ".join(said))
+
+
+def _said(value: Any) -> str:
+    """Locks by job, as "write 0" or "read 0, cells 1"; sets and numbers as they are."""
+    if isinstance(value, tuple):
+        return "; ".join(f"job {place + 1}: {_locks(job)}" for place, job in enumerate(value))
+    return ", ".join(map(str, sorted(value))) if isinstance(value, frozenset) else str(value)
+
+
+def _locks(locks: tuple[Lock, ...]) -> str:
+    return " and ".join(
+        f"{'write' if lock.exclusive else 'read'} root {lock.root}"
+        + ("" if lock.cells == ALL else f" part {lock.cells}")
+        for lock in locks
+    )
 
 
 def _say_graph(graph: Graph) -> None:
@@ -168,6 +182,7 @@ def _trace(options: argparse.Namespace) -> int:
     if options.json:
         _say(json.dumps(_as_json(found), indent=1))
         return 1
+    _say_bounds(found.bounds)
     for line in told(found):
         _say(line)
     return 1

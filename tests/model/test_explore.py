@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from shared.model.__main__ import EVERYTHING, FULL
 from shared.model.ends import check_ends
 from shared.model.explore import Explorer
+from shared.model.families import EVERYTHING, FULL, QUIET
 from shared.model.graph import Graph
 from shared.model.model import Model
 from shared.model.properties import PROPERTIES
 from shared.model.protections import COURTESIES, without
 from shared.model.state import Bounds
-from shared.model.trace import QUIET
 
 # The numbers in the page.
 TEST_STATES = 73_364

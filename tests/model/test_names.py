@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from shared.model.__main__ import FULL
 from shared.model.actions import ACTIONS
 from shared.model.explore import Explorer
+from shared.model.families import FULL, QUIET
 from shared.model.graph import NAMES
 from shared.model.model import Model
 from shared.model.protections import COURTESIES, PROTECTIONS
-from shared.model.trace import QUIET
 from tests.model.test_explore import FULL_STATES, TEST_STATES
 
 ROOT = Path(__file__).parents[2]

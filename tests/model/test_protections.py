@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from shared.model.explore import Explorer
+from shared.model.families import QUIET, WORLDS
 from shared.model.model import Model
 from shared.model.properties import PROPERTIES
 from shared.model.protections import PROTECTIONS, without
 from shared.model.simulation import Simulation
-from shared.model.trace import QUIET, WORLDS, Counterexample, find_counterexample, told
+from shared.model.trace import Counterexample, find_counterexample, told
 
 # Where one layer stands behind another, it takes both to reach the books.
 TOGETHER = {

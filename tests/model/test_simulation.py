@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from shared.model.__main__ import FULL, main
+from shared.model.__main__ import main
+from shared.model.families import FULL, QUIET
 from shared.model.protections import without
 from shared.model.simulation import Simulation
 from shared.model.state import Bounds
-from shared.model.trace import QUIET, Action, find_counterexample
+from shared.model.trace import Action, find_counterexample
 
 
 def action(name: str, worker: int | None = None, job: int | None = 0) -> Action:

@@ -8,7 +8,7 @@ from shared.model.locks.actions import ACTIONS
 from shared.model.locks.judging import Judge, is_over
 from shared.model.locks.properties import broken_by_win, broken_in
 from shared.model.locks.protections import KNOWN
-from shared.model.locks.state import ENDED, IDLE, Actor, LockBounds, State, initial
+from shared.model.locks.state import ENDED, IDLE, Actor, Job, LockBounds, State, initial
 from shared.model.locks.transitions import Commits, put_actor, put_job
 from shared.model.state import ABSENT, PENDING, RUNNING
 from shared.model.world import Move
@@ -288,9 +288,10 @@ class LockModel:
         return "  ".join(_shown(number, each) for number, each in enumerate(state.jobs))
 
 
-def _shown(number: int, job: object) -> str:
-    assert hasattr(job, "state")
-    return f"{number + 1}:{job.state}"
+def _shown(number: int, job: Job) -> str:
+    state = "waits" if job.waiting and job.state == PENDING else job.state
+    expired = " (expired)" if job.state == RUNNING and not job.lease else ""
+    return f"{number + 1} {state}{expired}{', message' if job.messages else ''};"
 
 
 def _who(index: int) -> int | None:
