@@ -20,6 +20,7 @@ def _mutant(implements: str, words: str) -> ActionSpec:
 
 
 ACTIONS: dict[str, ActionSpec] = {
+    "receive": _fair("worker.receiver.Receiver", "{who} receives a message of {job}"),
     "claim": _fair("worker.claim.claim_jobs", "{who} claims {job}"),
     "miss_delete": _fair("worker.settle.settle", "{who} misses {job}, deletes the message"),
     "group_row": _fair(
@@ -35,6 +36,7 @@ ACTIONS: dict[str, ActionSpec] = {
     "append": _fair(None, "{who} appends {job}; {group}"),
     "seal": _fair(None, "{who} seals the group; {group}"),
     "cancel_group": _fair(None, "{who} cancels the group: no child starts any more; {group}"),
+    "end_join": _fair(None, "{who} ends {job}, which must not run"),
     "redrive_child": _fair(None, "{who} redrives {job}; {group}"),
     "redrive_group": _fair(None, "{who} redrives the group: a new generation; {group}"),
     "refused": _fair(None, "{who} is refused: {group}"),

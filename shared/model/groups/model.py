@@ -81,29 +81,17 @@ class GroupModel:
     # Workers.
 
     def _claims(self, state: State, index: int) -> Iterator[Move[State]]:
-        for number, job in enumerate(state.jobs):
-            if number == self.join and not job.messages:
-                continue
-            if self._claimable(state, number):
+        for number in range(self.join):
+            if self._transactions.claimable(state, number):
                 broken = broken_by_claim(state, number)
                 after = self.commits.claim(state, number)
                 after = put(after, index, Actor(pc="running", job=number, owns=True))
                 yield Move("claim", index, number, after, broken)
-            elif number == self.join:
-                gone = put_job(state, number, job._replace(messages=job.messages - 1))
-                yield Move("miss_delete", index, number, gone, None)
-
-    def _claimable(self, state: State, number: int) -> bool:
-        """Claimable: a child of a group that is not cancelled, a join whose group has ended."""
-        job, group = state.jobs[number], state.group
-        if job.state == RUNNING:
-            return not job.lease
-        if job.state != PENDING:
-            return False
-        if number == self.join:
-            ended = group.state == ENDED or "join_waits_for_the_end" not in self.guards
-            return ended and self.commits.favourable(group)
-        return group.state != CANCELLING or "claim_asks_the_group" not in self.guards
+        job = state.jobs[self.join]
+        if job.messages:
+            gone = put_job(state, self.join, job._replace(messages=job.messages - 1))
+            claiming = Actor(pc="ending", job=self.join, purpose="claim")
+            yield Move("receive", index, self.join, put(gone, index, claiming), None)
 
     def _run(self, state: State, index: int, worker: Actor) -> Iterator[Move[State]]:
         if not worker.owns and "counter_fed_from_returning" in self.guards:
@@ -164,7 +152,7 @@ class GroupModel:
         for number, child in enumerate(state.jobs[: self.join]):
             if child.state in ACTIVE:
                 yield from self._begin(state, OPERATOR, number, "cancel", "cancels")
-            if child.state == DEAD and state.group.state in {OPEN, SEALED}:
+            if child.state == DEAD and state.group.state != CANCELLING:
                 yield from self._begin(state, OPERATOR, number, "redrive_child", "child_redrives")
 
     def _keeper(self, state: State) -> Iterator[Move[State]]:
@@ -173,6 +161,9 @@ class GroupModel:
         if keeper.pc != "idle":
             yield from self._transactions.steps(state, FIRST_OTHER + KEEPER, keeper)
             return
+        due = state.group.join_due and state.jobs[self.join].state == PENDING
+        if due and "join_is_ended" in self.guards:
+            yield from self._begin(state, KEEPER, self.join, "end_join")
         for number, job in enumerate(state.jobs):
             if job.state == RUNNING and not job.lease:
                 yield from self._begin(state, KEEPER, number, "reap")
@@ -189,6 +180,8 @@ class GroupModel:
         yield Move("resume", index, worker.job, put(state, index, on), None)
         if worker.group or worker.row:
             cut = Actor(pc="running", job=worker.job, owns=worker.owns, stopped=True)
+            if worker.purpose == "claim":
+                cut = worker._replace(pc="ending", group=False, row=False)
             yield Move("idle_timeout", index, worker.job, put(state, index, cut), None)
 
     def _faults(self, state: State, index: int, worker: Actor) -> Iterator[Move[State]]:
@@ -213,7 +206,11 @@ class GroupModel:
         if job.messages and (left := state.left.spend("losses")) is not None:
             gone = put_job(state, number, job._replace(messages=0, lost=True))
             yield Move("lose", None, number, gone._replace(left=left), None)
-        silent = job.state == PENDING and not job.messages and self._claimable(state, number)
+        silent = (
+            job.state == PENDING
+            and not job.messages
+            and self._transactions.claimable(state, number)
+        )
         if silent and "reconciler" in self.guards:
             again = put_job(state, number, job._replace(messages=1, lost=False))
             yield Move("reconcile", None, number, again, None)

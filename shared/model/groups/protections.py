@@ -74,13 +74,23 @@ PROTECTIONS: dict[str, Protection] = {
         "join_after_all",
         "that the group has ended favourably is part of Claimable",
     ),
+    "join_claim_locks_group": _protects(
+        "worker.claim.claim_jobs",
+        "join_after_all",
+        "the claim of a join locks its group's row first: a redrive would open the group again",
+    ),
+    "join_is_ended": _protects(
+        "worker.reaper.reap_expired",
+        "every_run_ends",
+        "maintenance ends the join of a group that has ended ill",
+    ),
     "group_before_jobs": _protects(
         "shared.jobs.guards.lock_guards", "no_deadlock", "the group's row before any job's"
     ),
     "redrive_waits_for_join": _protects(
         "shared.jobs.redrive.redrive_job",
         "join_after_all",
-        "a group is redriven once its join has ended, too",
+        "no member is redriven while the join runs",
     ),
     "redrive_counts": _protects(
         "shared.jobs.redrive.redrive_job",

@@ -15,8 +15,8 @@ Policy = Literal["fail_fast", "finish", "join"]
 
 Pc = Literal["idle", "running", "ending", "looked", "owing"]
 Purpose = Literal[
-    "", "complete", "fail", "reap", "bury", "cancel", "spawn", "append", "seal", "cancel_group",
-    "redrive_child", "redrive_group",
+    "", "claim", "complete", "fail", "reap", "bury", "cancel", "spawn", "append", "seal",
+    "cancel_group", "end_join", "redrive_child", "redrive_group",
 ]  # fmt: skip
 
 
@@ -74,9 +74,10 @@ class Left(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The group's row. `starts` counts how often this generation has started its join.
+    """The group's row. `starts` counts how often this generation has started or ended its join.
 
-    `whole`: no more children are to come from a client.
+    `whole`: no more children are to come from a client. `join_due`: the join must not run, and
+    maintenance has yet to end it.
     """
 
     state: str = OPEN
@@ -84,6 +85,7 @@ class Group(NamedTuple):
     remaining: int = 0
     failed: bool = False
     cancelled: bool = False
+    join_due: bool = False
     starts: int = 0
 
 

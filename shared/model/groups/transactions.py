@@ -16,7 +16,7 @@ from shared.model.groups.state import (
 )
 from shared.model.groups.transitions import ENDINGS, Commits, put_job
 from shared.model.guards import Guards
-from shared.model.state import ABSENT, DEAD, RUNNING, SUCCEEDED, TERMINAL
+from shared.model.state import ABSENT, CANCELLED, DEAD, PENDING, RUNNING, SUCCEEDED
 from shared.model.world import Move
 
 
@@ -42,12 +42,16 @@ class Transactions:
         elif self._looks_only(actor):
             if not _row_locked(state, number, index):
                 yield self._look(state, index, actor)
-        elif number != self.join and not actor.group:
+        elif self._needs_group(actor) and not actor.group:
             if not _group_locked(state, index):
                 held = put(state, index, actor._replace(group=True))
                 yield Move("group_row", index, number, held, None)
         elif not _row_locked(state, number, index):
             yield self._commit(state, index, actor)
+
+    def _needs_group(self, actor: Actor) -> bool:
+        """The exit of a join touches no group; its claim does, and every other write."""
+        return actor.job != self.join or actor.purpose in {"claim", "end_join"}
 
     def _late(self, state: State, index: int, actor: Actor) -> Move[State]:
         """What mutants write who have looked, or ended their child, before."""
@@ -68,6 +72,8 @@ class Transactions:
 
     def _looks_only(self, actor: Actor) -> bool:
         """Mutants that read the group without its lock, and write what they then believe."""
+        if actor.purpose == "claim":
+            return "join_claim_locks_group" not in self.guards
         if actor.job == self.join:
             return False
         if actor.purpose in ENDINGS:
@@ -82,6 +88,8 @@ class Transactions:
         group = state.group
         if actor.purpose == "append":
             return group.state == OPEN
+        if actor.purpose == "claim":
+            return self.claimable(state, self.join)
         if actor.purpose == "redrive_child":
             return group.state in {OPEN, SEALED}
         if "zero_by_counter" not in self.guards:
@@ -94,7 +102,9 @@ class Transactions:
         """The statement with its own WHERE, and COMMIT."""
         number, action = actor.job, str(actor.purpose)
         idle = put(state, index, IDLE)
-        if number == self.join:
+        if action == "claim":
+            return self._commit_claim(state, idle, index, actor)
+        if action != "end_join" and number == self.join:
             return self._commit_join(state, idle, index, actor)
         if action in {"complete", "fail"}:
             return self._commit_ending(idle, index, actor)
@@ -123,13 +133,41 @@ class Transactions:
             case "cancel_group":
                 return commits.cancel_group(state)
             case "redrive_child":
-                return commits.redrive_child(state, number)
+                ended = state.group.state == ENDED
+                reopens = not actor.saw if actor.pc == "looked" else ended
+                return commits.redrive_child(state, number, reopens=reopens)
             case "redrive_group":
                 return commits.redrive_group(state)
+            case "end_join":
+                return commits.end_join(state)
             case "reap":
                 return commits.reap(state, number)
             case _:
                 return commits.end_child(state, actor, hit=True)
+
+    def _commit_claim(self, state: State, idle: State, index: int, actor: Actor) -> Move[State]:
+        """The claim of the join: its group's row is locked, and read by a new statement."""
+        if actor.pc == "looked":
+            won = actor.saw and state.jobs[self.join].state == PENDING
+        else:
+            won = self.claimable(state, self.join)
+        if not won:
+            return Move("miss_delete", index, self.join, idle, None)
+        running = Actor(pc="running", job=self.join, owns=True)
+        after = put(self.commits.claim(state, self.join), index, running)
+        return Move("claim", index, self.join, after, None)
+
+    def claimable(self, state: State, number: int) -> bool:
+        """Claimable: a child of a group that is not cancelled, a join whose group has ended."""
+        job, group = state.jobs[number], state.group
+        if job.state == RUNNING:
+            return not job.lease
+        if job.state != PENDING:
+            return False
+        if number == self.join:
+            ended = group.state == ENDED or "join_waits_for_the_end" not in self.guards
+            return ended and self.commits.favourable(group)
+        return group.state != CANCELLING or "claim_asks_the_group" not in self.guards
 
     def _commit_ending(self, idle: State, index: int, actor: Actor) -> Move[State]:
         job = idle.jobs[actor.job]
@@ -184,8 +222,11 @@ class Transactions:
             case "cancel_group":
                 return group in {OPEN, SEALED}
             case "redrive_child":
-                takes = actor.saw if actor.pc == "looked" else group in {OPEN, SEALED}
+                takes = group != CANCELLING and state.jobs[self.join].state != RUNNING
                 return takes and job is not None and job.state == DEAD
+            case "end_join":
+                due = state.group.join_due and group == ENDED
+                return due and job is not None and job.state == PENDING
             case "redrive_group":
                 return redrivable(self.guards, state)
             case "cancel":
@@ -204,9 +245,11 @@ def absent(state: State) -> int | None:
 
 
 def redrivable(guards: Guards, state: State) -> bool:
-    """Whether a new generation may begin: the group has ended, and its join has."""
-    over = state.jobs[-1].state in TERMINAL or "redrive_waits_for_join" not in guards
-    return state.group.state == ENDED and over
+    """Whether a new generation may begin: the group has ended ill, and its join does not run."""
+    *children, join = state.jobs
+    failed = any(job.state in {DEAD, CANCELLED} for job in state.jobs)
+    waits = join.state != RUNNING or "redrive_waits_for_join" not in guards
+    return state.group.state == ENDED and failed and waits and bool(children)
 
 
 def put(state: State, index: int, actor: Actor) -> State:

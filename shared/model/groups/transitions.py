@@ -74,12 +74,18 @@ class Commits:
         return group.remaining == 0 and whole
 
     def end_group(self, state: State) -> State:
-        """The group has ended: the join's message is staged, or the join is dead."""
+        """The group has ended: the join's message is staged, or it is left to maintenance."""
         group, join = state.group, state.jobs[self._join]
         runs = self.favourable(group)
-        group = group._replace(state=ENDED, starts=group.starts + 1)
-        join = join._replace(messages=1, lost=False) if runs else Job(state=DEAD)
-        return put_job(state._replace(group=group), self._join, join)
+        ended = group._replace(state=ENDED, starts=group.starts + 1, join_due=not runs)
+        if runs and join.state == PENDING:
+            join = join._replace(messages=1, lost=False)
+        return put_job(state._replace(group=ended), self._join, join)
+
+    def end_join(self, state: State) -> State:
+        """The join of a group that has ended ill is dead."""
+        group = state.group._replace(join_due=False)
+        return put_job(state._replace(group=group), self._join, Job(state=DEAD))
 
     def reap(self, state: State, number: int) -> State:
         """Expired → pending; the join's message is staged by it as well."""
@@ -105,26 +111,33 @@ class Commits:
         state = state._replace(group=group)
         return self.end_group(state) if self.is_last(group) else state
 
-    def redrive_child(self, state: State, number: int) -> State:
-        """A dead child again, counted again by the same statement."""
+    def redrive_child(self, state: State, number: int, *, reopens: bool) -> State:
+        """A dead child again, counted again; a group that had ended is in a new generation."""
         state = put_job(state, number, Job(state=PENDING))
         group = state.group
+        if reopens:
+            state = self._renew(state)
+            group = Group(state=SEALED, whole=True, remaining=group.remaining)
         if "redrive_counts" in self._guards:
             group = group._replace(remaining=group.remaining + 1)
         return state._replace(group=group._replace(failed=self._failed(state)))
 
     def redrive_group(self, state: State) -> State:
         """A new generation: dead and cancelled children again, and the join."""
-        children = state.jobs[: self._join]
         again = tuple(
-            Job(state=PENDING) if child.state in {DEAD, CANCELLED} else child for child in children
+            Job(state=PENDING) if child.state in {DEAD, CANCELLED} else child
+            for child in state.jobs[: self._join]
         )
         remaining = sum(child.state in ACTIVE for child in again)
-        join = state.jobs[self._join]
-        join = Job(state=PENDING) if join.state in TERMINAL else join
         group = Group(state=SEALED, whole=True, remaining=remaining)
-        state = state._replace(group=group, jobs=(*again, join))
-        return self.end_group(state) if not remaining else state
+        state = self._renew(state._replace(group=group, jobs=(*again, state.jobs[self._join])))
+        return state if remaining else self.end_group(state)
+
+    def _renew(self, state: State) -> State:
+        """A join that is over waits again; one that still waits goes on waiting."""
+        if state.jobs[self._join].state not in TERMINAL:
+            return state
+        return forget_owner(put_job(state, self._join, Job(state=PENDING)), self._join)
 
     def _failed(self, state: State) -> bool:
         return any(child.state in {DEAD, CANCELLED} for child in state.jobs[: self._join])

@@ -42,12 +42,10 @@ TEST = (
     LockBounds(locks=SPANNING, submitted=3, workers=3),
 )
 FULL = (
-    replace(MIXED, submitted=0, crashes=1, stops=1, expiries=1, losses=1, cancels=1, releases=1),
-    replace(
-        MIXED, submitted=0, crashes=1, expiries=1, cancels=1, pauses=1, pausable=frozenset({1})
-    ),
+    replace(MIXED, submitted=1, crashes=1, expiries=1, cancels=1, releases=1),
+    replace(MIXED, submitted=0, crashes=1, expiries=1, pauses=1, pausable=frozenset({1})),
     replace(MIXED, copies=2, crashes=1, duplicates=1, expiries=1, losses=1),
-    replace(TWO_ROOTS, submitted=0, crashes=1, stops=1, expiries=1, cancels=1, releases=1),
-    LockBounds(locks=SPANNING, submitted=0, workers=3, crashes=1, expiries=1, cancels=1),
-    LockBounds(locks=TWO_SPANNING, submitted=0, workers=3, cancels=1),
+    replace(TWO_ROOTS, submitted=0, stops=1, expiries=1, cancels=1),
+    LockBounds(locks=SPANNING, submitted=0, workers=3, crashes=1, expiries=1),
+    LockBounds(locks=TWO_SPANNING, submitted=1, workers=3, cancels=1, expiries=1),
 )
