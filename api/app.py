@@ -25,14 +25,18 @@ from api.routes import (
     approvals,
     audit,
     batch,
+    books,
     dead_letters,
     docs,
     events,
     health,
     jobs,
+    kinds,
+    limits,
     listing,
     metrics,
     queues,
+    weights,
     why,
 )
 from api.settings import ApiSettings, load_settings
@@ -53,11 +57,11 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     Nothing is opened before its lifespan starts, and that waits for no server.
     """
     chosen = settings or load_settings()
-    kinds = load_kinds(chosen.kind_modules)
+    known = load_kinds(chosen.kind_modules)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_resources(chosen, kinds) as resources, background_loops(resources):
+        async with open_resources(chosen, known) as resources, background_loops(resources):
             app.state.resources = resources
             app.state.authenticator = open_authenticator(chosen, resources)
             async with open_hub(resources, app.state.authenticator) as app.state.hub:
@@ -86,6 +90,10 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         dead_letters,
         approvals,
         queues,
+        weights,
+        kinds,
+        limits,
+        books,
         audit,
         metrics,
     ):

@@ -113,7 +113,37 @@ QUEUE = {
     "dead": 1,
     "oldest_due_seconds": 0.734,
     "alone_worker": None,
+    "weights": [{"company": "SAMPLE", "brand": "LUA", "weight": 3}],
 }
+KIND = {
+    "name": "costing.run",
+    "queue": "costing",
+    "paused": False,
+    "payload_version": 1,
+    "on_duplicate": "merge",
+    "max_attempts": 5,
+    "timeout_seconds": 3600.0,
+    "max_running": None,
+    "running": 2,
+}
+FREEZE = {
+    "company": "SAMPLE",
+    "brand": "LUA",
+    "reason": "closing January",
+    "principal": "head-accountant",
+    "frozen_at": "2026-02-01T01:00:04.118002Z",
+}
+FROZEN = {"company": "SAMPLE", "brand": "LUA", "frozen": True, "running": 1, "staged": 0}
+LIMIT = {
+    "kind": "costing.run",
+    "company": "SAMPLE",
+    "brand": "LUA",
+    "max_running": 2,
+    "running": 1,
+    "principal": "head-accountant",
+    "set_at": "2026-02-01T01:00:04.118002Z",
+}
+LIMIT_SET = {name: LIMIT[name] for name in ("kind", "company", "brand", "max_running")}
 WORKER = {
     "worker_id": ATTEMPT["worker_id"],
     "host": "ip-10-0-3-17",
@@ -192,6 +222,7 @@ WHY = {
     },
     "running_of_kind": None,
     "max_running": None,
+    "limit": None,
     "owner": None,
     "redrive": None,
 }

@@ -18,9 +18,14 @@ from api.example_bodies import (
     DEAD_JOB,
     DEAD_MESSAGE,
     DEAD_URL,
+    FREEZE,
+    FROZEN,
     JOB,
     JOB_ID,
     JOINED,
+    KIND,
+    LIMIT,
+    LIMIT_SET,
     METRICS,
     PRINCIPAL,
     QUEUE,
@@ -51,8 +56,31 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
         }
     },
     "GET /v1/queues": {"200": {"queues": [QUEUE]}},
-    "POST /v1/queues/{queue}/pause": {"200": {"name": "default", "paused": True, "staged": 0}},
-    "POST /v1/queues/{queue}/resume": {"200": {"name": "default", "paused": False, "staged": 2}},
+    "POST /v1/queues/{queue}/pause": {
+        "200": {"name": "default", "paused": True, "running": 3, "staged": 0}
+    },
+    "POST /v1/queues/{queue}/resume": {
+        "200": {"name": "default", "paused": False, "running": 0, "staged": 2}
+    },
+    "PUT /v1/queues/{queue}/weights": {
+        "200": {
+            "name": "default",
+            "weights": [{"company": "SAMPLE", "brand": "LUA", "weight": 3}],
+        }
+    },
+    "GET /v1/kinds": {"200": {"kinds": [KIND]}},
+    "POST /v1/kinds/{kind}/pause": {
+        "200": {"name": "costing.run", "paused": True, "running": 2, "staged": 0}
+    },
+    "POST /v1/kinds/{kind}/resume": {
+        "200": {"name": "costing.run", "paused": False, "running": 0, "staged": 4}
+    },
+    "GET /v1/freezes": {"200": {"freezes": [FREEZE]}},
+    "POST /v1/books/freeze": {"200": FROZEN},
+    "POST /v1/books/thaw": {"200": FROZEN | {"frozen": False, "running": 0, "staged": 4}},
+    "GET /v1/limits": {"200": {"limits": [LIMIT]}},
+    "PUT /v1/limits": {"200": LIMIT_SET},
+    "DELETE /v1/limits": {"200": LIMIT_SET | {"max_running": None}},
     "GET /v1/workers": {"200": {"workers": [WORKER]}},
     "POST /v1/approvals": {"201": APPROVAL},
     "GET /v1/audit": {"200": {"acts": [ACT], "next_cursor": None}},

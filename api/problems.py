@@ -35,6 +35,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "not-found": (404, "There is nothing under this address"),
     "job-not-found": (404, "There is no such job"),
     "queue-not-found": (404, "There is no such queue"),
+    "kind-not-found": (404, "There is no such kind"),
     "method-not-allowed": (405, "The method is not allowed here"),
     "body-too-slow": (408, "The body did not arrive in time"),
     "idempotency-key-in-progress": (409, "A request with this Idempotency-Key is in progress"),

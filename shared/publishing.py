@@ -131,7 +131,7 @@ _DUE = f"""
 # What has a limit of its kind is a lane of its own: what else its brand is served says nothing of
 # it.
 _SHARES = """
-    SELECT d.*, coalesce((w.weights ->> (d.company || '/' || d.brand))::numeric,
+    SELECT d.*, coalesce((w.weights ->> (d.company || chr(31) || d.brand))::numeric,
                          (w.weights ->> d.brand)::numeric, 1) AS weight,
            coalesce((w.shares -> (d.priority || d.lane) ->> 0)::numeric, 0) AS deficit,
            coalesce((w.shares -> (d.priority || d.lane) ->> 1)::numeric, 0) AS served,

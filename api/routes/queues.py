@@ -1,10 +1,11 @@
 """Queues and workers: depth, age, who runs what; pause and resume."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from sqlalchemy import RowMapping
 
 from api.bodies import end_of_id, show_instant
@@ -13,8 +14,9 @@ from api.description import problems
 from api.problems import Problem, ProblemRaised
 from api.resources import Resources
 from api.responses import json_response
-from shared.jobs.pause import pause_queue, resume_queue
+from shared.jobs.pause import pause_queue, resume_queue, running_of_queue
 from shared.jobs.queues import list_queues, list_workers
+from shared.jobs.weights import read_weights
 
 router = APIRouter(prefix="/v1", tags=["queues"])
 LONGEST_NAME = 40
@@ -31,6 +33,9 @@ class QueueView(BaseModel):
     dead: int
     oldest_due_seconds: float | None
     alone_worker: str | None
+    weights: list[dict[str, Any]] | None = Field(
+        description="of brands whose turn is not 1 message; for a key of all companies"
+    )
 
 
 class QueueList(BaseModel):
@@ -49,7 +54,11 @@ async def queues(resources: Ready, who: Who) -> Response:
 
 
 def _queue_view(row: RowMapping, *, everywhere: bool) -> dict[str, Any]:
-    view = dict(row) | {"oldest_due_seconds": _rounded(row["oldest_due_seconds"])}
+    weights = [asdict(each) for each in read_weights(row["weights"])]
+    view = dict(row) | {
+        "oldest_due_seconds": _rounded(row["oldest_due_seconds"]),
+        "weights": weights if everywhere else None,
+    }
     alone = row["alone_worker"]
     if alone is not None and not everywhere:
         view["alone_worker"] = end_of_id(alone)
@@ -61,10 +70,11 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 class PauseAnswer(BaseModel):
-    """The queue as it is now; `staged` messages were written for jobs that had none."""
+    """The queue as it is now; `running` jobs of it go on, `staged` messages were written."""
 
     name: str
     paused: bool
+    running: int
     staged: int
 
 
@@ -75,11 +85,11 @@ class PauseAnswer(BaseModel):
 )
 async def pause(queue: str, resources: Ready) -> Response:
     """Stop claims of this queue's jobs; those that run go on. Repeating it changes nothing."""
-    _refuse_strange(queue)
-    found = await resources.finish(_pause(resources, queue), name="pause")
-    if not found:
-        raise ProblemRaised(_not_found(queue))
-    return json_response({"name": queue, "paused": True, "staged": 0})
+    refuse_strange(queue)
+    running = await resources.finish(_pause(resources, queue), name="pause")
+    if running is None:
+        raise ProblemRaised(queue_not_found(queue))
+    return json_response({"name": queue, "paused": True, "running": running, "staged": 0})
 
 
 @router.post(
@@ -89,31 +99,38 @@ async def pause(queue: str, resources: Ready) -> Response:
 )
 async def resume(queue: str, resources: Ready) -> Response:
     """Let the queue's jobs be claimed again; due ones without a message get a new one."""
-    _refuse_strange(queue)
-    staged = await resources.finish(_resume(resources, queue), name="resume")
-    if staged is None:
-        raise ProblemRaised(_not_found(queue))
-    return json_response({"name": queue, "paused": False, "staged": staged})
+    refuse_strange(queue)
+    found = await resources.finish(_resume(resources, queue), name="resume")
+    if found is None:
+        raise ProblemRaised(queue_not_found(queue))
+    staged, running = found
+    return json_response({"name": queue, "paused": False, "running": running, "staged": staged})
 
 
-async def _pause(resources: Resources, queue: str) -> bool:
+async def _pause(resources: Resources, queue: str) -> int | None:
     async with resources.transaction() as conn:
-        return await pause_queue(conn, queue)
+        if not await pause_queue(conn, queue):
+            return None
+    async with resources.reading() as conn:
+        return await running_of_queue(conn, queue)
 
 
-async def _resume(resources: Resources, queue: str) -> int | None:
+async def _resume(resources: Resources, queue: str) -> tuple[int, int] | None:
     async with resources.transaction() as conn:
         staged = await resume_queue(conn, queue)
+        running = await running_of_queue(conn, queue)
     resources.relay.wake()
-    return staged
+    return None if staged is None else (staged, running)
 
 
-def _refuse_strange(queue: str) -> None:
+def refuse_strange(queue: str) -> None:
+    """ProblemRaised for what can be no queue's name."""
     if len(queue) > LONGEST_NAME or not queue.isprintable():
-        raise ProblemRaised(_not_found("of that name"))
+        raise ProblemRaised(queue_not_found("of that name"))
 
 
-def _not_found(queue: str) -> Problem:
+def queue_not_found(queue: str) -> Problem:
+    """The 404 of a queue that is not there."""
     return Problem(slug="queue-not-found", detail=f"queue {queue} is unknown here")
 
 

@@ -23,7 +23,7 @@ from shared.types import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 WORKERS = ("worker_id", "alone_worker")
-COUNTS_OF_ALL = ("places_taken", "window_used")
+COUNTS_OF_ALL = ("places_taken", "window_used", "limit_taken")
 
 
 class Workers(BaseModel):
@@ -45,6 +45,16 @@ class Turn(BaseModel):
     window_used: int | None = Field(description="for a key of all companies")
     ahead: int = Field(description="messages of its kind, brand and priority; 1000 is 'or more'")
     ahead_higher: int | None = Field(description="of higher priority; for a key of all companies")
+
+
+class ReachedLimit(BaseModel):
+    """A running limit without room: what it holds for, and how many of it run."""
+
+    kind: str | None
+    company: str | None
+    brand: str | None
+    max_running: int
+    running: int | None = Field(description="for a key of all companies")
 
 
 class Owner(BaseModel):
@@ -90,6 +100,7 @@ class WhyView(BaseModel):
         description="where its kind has a maximum that is reached; for a key of all companies"
     )
     max_running: int | None
+    limit: ReachedLimit | None = Field(description="an operator's, where that is the reason")
     owner: Owner | None
     redrive: Redrive | None
 
@@ -155,6 +166,7 @@ def why_view(whole: Row, refused: str | None, row: Row) -> dict[str, Any]:
         "turn": _turn(row) if pending else None,
         "running_of_kind": row["places_taken"] if at_maximum else None,
         "max_running": row["max_running"] if at_maximum else None,
+        "limit": _limit(row) if said.reason == Reason.LIMIT_REACHED else None,
         "owner": _owner(row) if row["state"] == JobState.RUNNING else None,
         "redrive": {"refused": refused, "twin": row["twin"] and str(row["twin"])} if dead else None,
     }
@@ -168,6 +180,16 @@ def _turn(row: Row) -> dict[str, Any]:
         "window_used": row["window_used"],
         "ahead": row["ahead"],
         "ahead_higher": row["higher"],
+    }
+
+
+def _limit(row: Row) -> dict[str, Any]:
+    return {
+        "kind": row["limit_kind"],
+        "company": row["limit_company"],
+        "brand": row["limit_brand"],
+        "max_running": row["limit_most"],
+        "running": row["limit_taken"],
     }
 
 

@@ -24,6 +24,15 @@ async def pause_queue(conn: AsyncConnection, queue: str) -> bool:
     return (await conn.execute(PAUSE_QUEUE, {"queue": queue})).one_or_none() is not None
 
 
+RUNNING_OF_QUEUE = text("""
+    SELECT count(*) FROM chot.jobs WHERE state = 'running' AND queue = :queue""")
+
+
+async def running_of_queue(conn: AsyncConnection, queue: str) -> int:
+    """How many jobs of the queue go on running. Ask it once the pause has committed."""
+    return int(await conn.scalar(RUNNING_OF_QUEUE, {"queue": queue}) or 0)
+
+
 # A second resume stages nothing.
 RESUME_QUEUE = text(f"""
     WITH resumed AS (

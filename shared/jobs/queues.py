@@ -13,7 +13,8 @@ MOST_COUNTED = 10_000
 LIST_QUEUES = text(f"""
     SELECT q.name, q.paused, p.pending, d.due, o.oldest_due_seconds,
            coalesce(r.running, 0) AS running, coalesce(x.dead, 0) AS dead,
-           CASE WHEN q.alone_until > clock_timestamp() THEN q.alone_worker END AS alone_worker
+           CASE WHEN q.alone_until > clock_timestamp() THEN q.alone_worker END AS alone_worker,
+           q.weights
       FROM chot.queues q
      CROSS JOIN LATERAL (
         SELECT count(*) AS pending FROM (

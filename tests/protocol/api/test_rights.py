@@ -47,11 +47,33 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/v1/queues"): Role.READ,
     ("POST", "/v1/queues/{queue}/pause"): Role.OPERATE,
     ("POST", "/v1/queues/{queue}/resume"): Role.OPERATE,
+    ("PUT", "/v1/queues/{queue}/weights"): Role.OPERATE,
+    ("GET", "/v1/kinds"): Role.READ,
+    ("POST", "/v1/kinds/{kind}/pause"): Role.OPERATE,
+    ("POST", "/v1/kinds/{kind}/resume"): Role.OPERATE,
+    ("GET", "/v1/freezes"): Role.READ,
+    ("POST", "/v1/books/freeze"): Role.OPERATE,
+    ("POST", "/v1/books/thaw"): Role.OPERATE,
+    ("GET", "/v1/limits"): Role.READ,
+    ("PUT", "/v1/limits"): Role.OPERATE,
+    ("DELETE", "/v1/limits"): Role.OPERATE,
     ("GET", "/v1/workers"): Role.READ,
     ("POST", "/v1/approvals"): Role.OPERATE,
     ("GET", "/v1/audit"): Role.ADMIN,
 }
-OF_ALL_COMPANIES = {"/metrics", "/v1/queues/{queue}/pause", "/v1/queues/{queue}/resume"}
+OF_ALL_COMPANIES = {
+    ("GET", "/metrics"),
+    ("POST", "/v1/queues/{queue}/pause"),
+    ("POST", "/v1/queues/{queue}/resume"),
+    ("PUT", "/v1/queues/{queue}/weights"),
+    ("POST", "/v1/kinds/{kind}/pause"),
+    ("POST", "/v1/kinds/{kind}/resume"),
+    ("PUT", "/v1/limits"),
+    ("DELETE", "/v1/limits"),
+}
+# Books of ACME: of the whole company, or not at all.
+OF_A_COMPANY = {("POST", "/v1/books/freeze"), ("POST", "/v1/books/thaw")}
+HAS_ACME = {"ACME", "all"}
 # A job's, though its path does not say so.
 OF_A_JOB = {("POST", "/v1/jobs"), ("POST", "/v1/approvals")}
 JSON = {"Content-Type": "application/json"}
@@ -92,13 +114,22 @@ async def ask(
 ) -> httpx.Response:
     """A request that would succeed for an admin."""
     url = path.replace("{job_id}", job_id).replace("{queue}", "default")
+    url = url.replace("{kind}", "api.note")
+    if method == "DELETE":
+        url += "?kind=api.note"
     body = {
         "/v1/jobs": note(),
         "/v1/jobs:batch": {"jobs": [note()]},
         "/v1/dead-letters/redrive": {"ids": [job_id]},
         "/v1/approvals": {"action": "job.redrive", "target": job_id},
+        "/v1/queues/{queue}/weights": {
+            "weights": [{"company": "ACME", "brand": "RED", "weight": 2}]
+        },
+        "/v1/books/freeze": {"company": "ACME", "brand": "RED"},
+        "/v1/books/thaw": {"company": "ACME", "brand": "RED"},
+        "/v1/limits": {"kind": "api.note", "max_running": 1000},
     }.get(path)
-    sent = body is not None and method == "POST"
+    sent = body is not None and method in {"POST", "PUT"}
     content = json.dumps(body) if sent else None
     headers = bearer(key) | (JSON if sent else {})
     return await client.request(method, url, content=content, headers=headers)
@@ -109,7 +140,11 @@ def judge(method: str, path: str, answer: httpx.Response, role: Role, scope: str
     needs = NEEDS[method, path]
     where = f"{method} {path} as {role} of {scope}"
     lacks = role not in {needs, Role.ADMIN} and needs is not None
-    if lacks or (path in OF_ALL_COMPANIES and scope != "all"):
+    closed = (method, path) in OF_ALL_COMPANIES and scope != "all"
+    if (method, path) in OF_A_COMPANY and not lacks and scope == "OTHER":
+        problem_of(answer, 422, "unknown-company")
+        return
+    if lacks or closed or ((method, path) in OF_A_COMPANY and scope not in HAS_ACME):
         problem = problem_of(answer, 403, "forbidden")
         assert (problem["role"], problem["route"]) == (needs, f"{method} {path}"), where
     elif scope in SEES_RED or ("{job_id}" not in path and (method, path) not in OF_A_JOB):
@@ -162,6 +197,7 @@ async def test_without_a_token_every_route_is_closed(
     assert listed | more >= set(routes_of(settings))
     for method, path in sorted(listed | more):
         url = path.replace("{job_id}", str(uuid4())).replace("{queue}", "default")
+        url = url.replace("{kind}", "api.note")
         answer = await guarded.request(method, url, content="{}", headers=JSON)
         if path in {"/healthz", "/readyz"}:
             assert answer.status_code == 200
