@@ -60,7 +60,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedJob:
-    """What a handler may know about the job it runs."""
+    """What a handler may know about the job it runs.
+
+    `group_id` is the group that it is a member of, `joins` the one whose end it has waited for.
+    """
 
     id: JobId
     kind: str
@@ -74,3 +77,5 @@ class ClaimedJob:
     principal: str
     trace: str | None
     created_at: datetime
+    group_id: UUID | None = None
+    joins: UUID | None = None

@@ -67,20 +67,26 @@ def _claim_statement(lock: str, limit: str) -> TextClause:
                checkpoint_no FROM claimed)
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
            j.principal, j.trace, j.created_at, j.fence, j.lease_token, j.checkpoint_no,
-           j.lock_roots, j.group_id, {CHARGED} AS charged FROM claimed j""")
+           j.lock_roots, j.group_id, j.joins, {CHARGED} AS charged FROM claimed j""")
 
 
 # A batch passes over rows that others hold: one frozen row must not keep nine others waiting.
-CLAIM_JOBS = _claim_statement("SKIP LOCKED", HAS_NO_LIMIT)
+CLAIM_JOBS = _claim_statement("SKIP LOCKED", f"{HAS_NO_LIMIT} AND j.joins IS NULL")
 # One job alone waits for whoever holds it, up to the lock timeout, and then judges it anew.
 CLAIM_ONE = _claim_statement("", BELOW_LIMITS)
 # Who holds the lock of a whole limit waits for no job: one frozen row must not hold all others.
 CLAIM_LIMITED = _claim_statement("SKIP LOCKED", BELOW_LIMITS)
 
+# Whoever gives the group something to do again holds its row: a join that starts has seen the end.
+LOCK_JOINED = text("""
+    SELECT g.id FROM chot.groups g
+     WHERE g.id = (SELECT j.joins FROM chot.jobs j WHERE j.id = ANY(:ids))
+     ORDER BY g.id FOR NO KEY UPDATE""")
+
 FIND_CLAIMS = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
            j.principal, j.trace, j.created_at, j.fence, j.lease_token, j.checkpoint_no,
-           j.lock_roots, j.group_id, {CHARGED} AS charged
+           j.lock_roots, j.group_id, j.joins, {CHARGED} AS charged
       FROM chot.jobs j
      WHERE j.id = ANY(:ids) AND j.lease_token = ANY(:tokens) AND j.state = 'running'""")
 LOCK_JOBS = text("""
@@ -151,6 +157,7 @@ async def _claim_one(
         await set_limits(
             conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
         )
+        await conn.execute(LOCK_JOINED, {"ids": binds["ids"]})
         limited = bool(await conn.scalar(LOCK_LIMITS, {"ids": binds["ids"]}))
         rows = (await conn.execute(CLAIM_LIMITED if limited else CLAIM_ONE, binds)).all()
         await conn.commit()
@@ -200,6 +207,8 @@ def job_of(row: Any, *, payload: Any) -> ClaimedJob:
         principal=row.principal,
         trace=row.trace,
         created_at=row.created_at,
+        group_id=row.group_id,
+        joins=row.joins,
     )
 
 

@@ -15,7 +15,7 @@ from worker.handlers import Handler
 
 LOCK_ONE_DUE = text("""
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt,
-           j.max_attempts, j.principal, j.trace, j.created_at
+           j.max_attempts, j.principal, j.trace, j.created_at, j.group_id, j.joins
       FROM chot.jobs j
      WHERE j.cleanup_due AND j.state IN ('cancelled', 'dead') AND j.kind = ANY(:kinds)
      ORDER BY j.available_at, j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED""")

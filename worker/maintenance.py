@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from sqlalchemy.exc import DBAPIError
 
+from shared.groups.stop import stop_groups
+from shared.jobs.locks import wake_waiters
 from shared.logs import log
 from shared.sqs import TRANSPORT_ERRORS, SqsClient
 from shared.watch import Watch
@@ -47,10 +49,16 @@ class Maintenance:
         )
         self._wake_relay = wake_relay
         self._cleanup_due = asyncio.Event()
+        self._group_due = asyncio.Event()
+        self._wakes = {"cleanup": self._cleanup_due, "groups": self._group_due}
 
     def cleanup_due(self) -> None:
         """Say that a job has just died or been cancelled here."""
         self._cleanup_due.set()
+
+    def group_due(self) -> None:
+        """Say that a member of a group has just ended here."""
+        self._group_due.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run all loops until `stop`."""
@@ -59,6 +67,7 @@ class Maintenance:
             for name, period, step in (
                 ("reaper", often, self._reap),
                 ("reconciler", seldom, self._reconcile),
+                ("groups", often, self._stop_groups),
                 ("cleanup", often, self._clean_up),
                 ("dead_letters", seldom, self._import),
                 ("watch", seldom, self._look),
@@ -111,6 +120,12 @@ class Maintenance:
     async def _clean_up(self) -> None:
         self._cleanup_due.clear()
         runner = self._runner
+    async def _stop_groups(self) -> None:
+        self._group_due.clear()
+        if await stop_groups(self._runner.engines.app, self._runner.timing):
+            self._wake_relay()
+            self._cleanup_due.set()
+
         while await clean_up_one(runner.engines.app, runner.handlers, runner.timing):
             pass
 

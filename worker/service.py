@@ -328,6 +328,8 @@ class Worker:
         self._relay.wake()
         if isinstance(outcome, Failed):
             self._maintenance.cleanup_due()
+            if held.guards.group is not None:
+                self._maintenance.group_due()
         if held.delivery is not None:
             self._deliveries.delete(held.delivery)
 

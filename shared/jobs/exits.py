@@ -2,6 +2,8 @@
 
 from sqlalchemy import TextClause, text
 
+from shared.groups.counter import counted, join_staged
+
 # Over `gone`. Its row in the audit is of the account that submitted it: whoever ends the job before
 # it has not asked for it.
 _FOLLOW_UP = """follow AS (
@@ -24,6 +26,15 @@ _FOLLOW_UP = """follow AS (
                                   'follows', gone.id)
           FROM follow JOIN gone USING (fingerprint))"""
 
+_COUNTED = counted(
+    """SELECT group_id, count(*) FILTER (WHERE state = 'succeeded') AS succeeded,
+                      count(*) FILTER (WHERE state = 'dead') AS dead,
+                      count(*) FILTER (WHERE state = 'cancelled') AS cancelled
+                 FROM gone
+                WHERE group_id IS NOT NULL AND state IN ('succeeded', 'cancelled', 'dead')
+                GROUP BY group_id"""
+)
+
 
 def exit_statement(
     update: str,
@@ -38,8 +49,10 @@ def exit_statement(
     `update` is a conditional `UPDATE chot.jobs j … WHERE …` without RETURNING. Whatever depends
     on having won hangs on its RETURNING: the attempt is closed, result and error are stored (a
     success without a result still forgets the error of an earlier attempt), a follow-up becomes a
-    job once its predecessor's fingerprint is free, messages are staged. A follow-up inserted
-    earlier would violate the unique index, an attempt closed earlier would deadlock with a claim.
+    job once its predecessor's fingerprint is free, the group (locked by a statement before) counts
+    a member less, messages are staged: the last member that ends stages the group's join. A
+    follow-up inserted earlier would violate the unique index, an attempt closed earlier would
+    deadlock with a claim.
     The job keeps `kept_error` (the attempt's error unless given). `also` is a further CTE over
     `gone`. Binds besides those of `update`:
     `:error`, `:result` (JSON text). Answers a row for each job that left: id, state, kind,
@@ -67,12 +80,14 @@ def exit_statement(
          WHERE o.job_id = gone.id AND gone.state = 'succeeded' AND o.error IS NOT NULL
            AND CAST(:result AS jsonb) IS NULL),
     {_FOLLOW_UP},
+    counted AS ({_COUNTED}),
     staged AS (
         INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
         SELECT id, queue, kind, company, brand, trace, priority, available_at FROM gone
          WHERE state = 'pending'
         UNION ALL
-        SELECT id, queue, kind, company, brand, trace, priority, available_at FROM follow)
+        SELECT id, queue, kind, company, brand, trace, priority, available_at FROM follow
+        UNION ALL {join_staged("counted")})
     SELECT id, state, kind, queue, fence, attempt,
            extract(epoch FROM available_at - clock_timestamp())::double precision AS wait_seconds
       FROM gone""")

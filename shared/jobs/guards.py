@@ -12,6 +12,8 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.groups.group import LOCK_GROUP
+
 
 @dataclass(frozen=True, slots=True)
 class Guards:
@@ -40,6 +42,9 @@ async def lock_guards(conn: AsyncConnection, guards: Guards) -> None:
     """Lock the guards until the transaction ends; call it before the statement that decides."""
     if guards.roots:
         await _lock_roots(conn, guards.roots)
+    if guards.group is not None:
+        # The statement that ends the job changes its counter, and must find the newest one.
+        await conn.execute(LOCK_GROUP, {"group_id": guards.group})
 
 
 async def _lock_roots(conn: AsyncConnection, roots: Sequence[str]) -> None:

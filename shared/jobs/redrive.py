@@ -7,43 +7,18 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.approvals import Approval
-from shared.audit import Action, noted_job
+from shared.groups.group import GroupId, GroupState, WorkActive, lock_group
+from shared.groups.renew import Gone, NotCleanedUp, renew_join
+from shared.jobs.back import ACTIVE_TWIN, redrive_statement
+from shared.jobs.guards import read_guards
 from shared.types import JobId, JobState
 
-# Counters only grow, so the budget rises above what has been used of it. A follow-up has become
-# a job of its own when this one died and must not be born twice.
-REDRIVE_JOB = text(f"""
-    WITH back AS (
-        UPDATE chot.jobs j
-           SET state = 'pending', finished_at = NULL, available_at = clock_timestamp(),
-               followup_payload = NULL, followup_version = NULL, followup_principal = NULL,
-               progress_done = NULL, progress_message = NULL, started_at = NULL,
-               redriven_at = clock_timestamp(),
-               redriven_by = (SELECT a.principal FROM chot.actor() AS a),
-               redriven_approver = CAST(:approver AS text),
-               max_attempts = greatest(j.attempt - j.lost_leases - j.interruptions,
-                                       (j.lost_leases + 1) / 2)
-                            + coalesce((SELECT k.max_attempts FROM chot.kinds k
-                                         WHERE k.name = j.kind), 1)
-         WHERE j.id = :job_id AND j.state = 'dead' AND NOT j.cleanup_due
-        RETURNING j.*),
-    {
-    noted_job(
-        Action.JOB_REDRIVE,
-        "back",
-        approver="CAST(:approver AS text)",
-        approval_id="CAST(:approval_id AS uuid)",
-    )
-}
-    INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
-    SELECT id, queue, kind, company, brand, trace, priority, available_at FROM back
-    RETURNING job_id""")
+# A job that joins a group is redriven with its group: its own state says nothing of what it waits
+# for.
+REDRIVE_JOB = redrive_statement("j.id = :job_id AND j.joins IS NULL")
 
-# Over `j`: the job that does the same work and is active, or NULL.
-ACTIVE_TWIN = """(SELECT t.id FROM chot.jobs t
-             WHERE t.fingerprint = j.fingerprint AND t.state IN ('pending', 'running'))"""
 READ_REDRIVABLE = text(f"""
-    SELECT j.state, j.cleanup_due, {ACTIVE_TWIN} AS twin
+    SELECT j.state, j.cleanup_due, j.joins, {ACTIVE_TWIN} AS twin
       FROM chot.jobs j WHERE j.id = :job_id""")
 
 
@@ -71,7 +46,38 @@ class TwinActive:
     job_id: JobId
 
 
-RedriveAnswer = Redriven | NotDead | CleanupPending | TwinActive | None
+@dataclass(frozen=True, slots=True)
+class JoinsGroup:
+    """The job is the join of this group: it is redriven with it."""
+
+    group_id: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStops:
+    """The job's group is being cancelled; ask again once it has ended."""
+
+    group_id: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRuns:
+    """The join of the job's group is running, on what became of its members."""
+
+    job_id: JobId
+
+
+RedriveAnswer = (
+    Redriven
+    | NotDead
+    | CleanupPending
+    | TwinActive
+    | JoinsGroup
+    | GroupStops
+    | JoinRuns
+    | Gone
+    | None
+)
 
 
 async def redrive_job(
@@ -79,29 +85,68 @@ async def redrive_job(
 ) -> RedriveAnswer:
     """Put a dead job back to pending, and audit it; None means there is no such job.
 
-    Row by row: a twin that is active again blocks only itself. Must run in a transaction of its
-    own, which has used the approval if there is one; the refusal by a twin is contained in a
-    savepoint.
+    Row by row: a twin that is active again blocks only itself. A member's group counts it again;
+    one that had ended is in a new generation, and ends in its join again. Must run in a transaction
+    of its own, which has used the approval if there is one; the refusal by a twin is contained in
+    a savepoint.
 
     Model: action redrive.
     """
+    try:
+        async with conn.begin_nested():
+            answer = await _redrive(conn, job_id, approval)
+        if answer is not None:
+            return answer
+    except IntegrityError as error:
+        if "jobs_active_fingerprint_key" not in str(error.orig):
+            raise
+    except WorkActive as error:
+        return TwinActive(error.job_id)
+    except NotCleanedUp:
+        return CleanupPending()
+    except Gone as error:
+        return error
+    return await _why_not(conn, job_id)
+
+
+async def _redrive(
+    conn: AsyncConnection, job_id: JobId, approval: Approval | None
+) -> RedriveAnswer:
+    """Redriven, or what of its group stands against it; None where the job itself does."""
+    group_id = (await read_guards(conn, job_id)).group
+    kept = None if group_id is None else await _kept_by(conn, GroupId(group_id))
+    if kept is not None:
+        return kept
     binds = {
         "job_id": job_id,
         "approver": approval and approval.approver,
         "approval_id": approval and approval.id,
     }
-    try:
-        async with conn.begin_nested():
-            if (await conn.execute(REDRIVE_JOB, binds)).one_or_none() is not None:
-                return Redriven()
-    except IntegrityError as error:
-        if "jobs_active_fingerprint_key" not in str(error.orig):
-            raise
+    if (await conn.execute(REDRIVE_JOB, binds)).one_or_none() is None:
+        return None
+    if group_id is not None:
+        await renew_join(conn, GroupId(group_id), approval=approval)
+    return Redriven()
+
+
+async def _why_not(conn: AsyncConnection, job_id: JobId) -> RedriveAnswer:
     row = (await conn.execute(READ_REDRIVABLE, {"job_id": job_id})).one_or_none()
     if row is None:
         return None
-    if row.state == JobState.DEAD and row.twin is not None:
-        return TwinActive(JobId(row.twin))
-    if row.state == JobState.DEAD:
-        return CleanupPending()
-    return NotDead(JobState(row.state))
+    if row.state != JobState.DEAD:
+        return NotDead(JobState(row.state))
+    if row.joins is not None:
+        return JoinsGroup(GroupId(row.joins))
+    return CleanupPending() if row.twin is None else TwinActive(JobId(row.twin))
+
+
+async def _kept_by(conn: AsyncConnection, group_id: GroupId) -> GroupStops | JoinRuns | None:
+    """What of its group keeps a member from being redriven; locks the group's row."""
+    group = await lock_group(conn, group_id)
+    if group is None:
+        return None
+    if group.state == GroupState.CANCELLING:
+        return GroupStops(group_id)
+    if group.join_job_id is not None and group.join_state == JobState.RUNNING:
+        return JoinRuns(group.join_job_id)
+    return None

@@ -10,6 +10,7 @@ Every transition is one conditional UPDATE that names the state (and fence) it l
 count is the only truth about who won.
 """
 
+from shared.groups.counter import JOIN_MAY_RUN
 from shared.jobs.stops import books_frozen, kind_paused
 from shared.types import JobState
 
@@ -33,6 +34,10 @@ CLAIMABLE_PARTS = {
             SELECT FROM chot.queues cq WHERE cq.name = j.queue AND cq.paused)""",
     "kind_unpaused": f"NOT {kind_paused('j')}",
     "unfrozen": f"NOT {books_frozen('j')}",
+    "goes_on": """NOT EXISTS (
+            SELECT FROM chot.groups cg WHERE cg.id = j.group_id AND cg.state = 'cancelling')""",
+    "joined": f"""(j.joins IS NULL OR EXISTS (
+            SELECT FROM chot.groups g WHERE g.id = j.joins AND {JOIN_MAY_RUN}))""",
 }
 CLAIMABLE = f"({' AND '.join(CLAIMABLE_PARTS.values())})"
 

@@ -13,9 +13,9 @@ from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import IN_SCOPE, Scope
+from shared.jobs.back import ACTIVE_TWIN
 from shared.jobs.limits import LIMIT_REACHED, TAKEN_OF_KIND
 from shared.jobs.read import MOMENT, READ_ARCHIVED
-from shared.jobs.redrive import ACTIVE_TWIN
 from shared.jobs.states import (
     ATTEMPTS_LEFT_AFTER_LOSS,
     CHARGED,

@@ -152,6 +152,35 @@ lock_roots = Table(
     schema="chot",
 )
 
+groups = Table(
+    "groups",
+    metadata,
+    Column("id", UUID, primary_key=True),
+    _text("company", required=True),
+    _text("brand"),
+    _text("state", required=True),
+    _text("policy", required=True),
+    _text("outcome"),
+    _count("generation"),
+    _count("total"),
+    _count("remaining"),
+    _count("succeeded"),
+    _count("dead"),
+    _count("cancelled"),
+    Column("join_job_id", UUID),
+    Column("join_due", Boolean, nullable=False),
+    _text("principal", required=True),
+    _instant("opened_at", required=True),
+    _instant("sealed_at"),
+    _instant("ended_at"),
+    schema="chot",
+)
+Index(
+    "groups_due_idx",
+    groups.c.id,
+    postgresql_where=text("state = 'cancelling' OR join_due"),
+)
+
 jobs = Table(
     "jobs",
     metadata,
@@ -201,6 +230,7 @@ jobs = Table(
     _text("redriven_by"),
     _text("redriven_approver"),
     Column("lock_roots", ARRAY(Text)),
+    Column("joins", UUID),
     schema="chot",
 )
 Index(
@@ -231,6 +261,19 @@ Index("jobs_company_idx", jobs.c.company, jobs.c.id)
 Index("jobs_brand_idx", jobs.c.company, jobs.c.brand, jobs.c.id)
 Index("jobs_kind_idx", jobs.c.kind, jobs.c.id)
 Index("jobs_principal_idx", jobs.c.principal, jobs.c.id)
+Index(
+    "jobs_group_idx",
+    jobs.c.group_id,
+    jobs.c.id,
+    postgresql_where=text("group_id IS NOT NULL"),
+)
+Index(
+    "jobs_group_work_key",
+    jobs.c.group_id,
+    jobs.c.fingerprint,
+    unique=True,
+    postgresql_where=text("group_id IS NOT NULL"),
+)
 
 job_payloads = Table(
     "job_payloads",

@@ -1,0 +1,158 @@
+"""What a group is: its states, policies and counts; and how it is read."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NewType
+from uuid import UUID
+
+from sqlalchemy import RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.access import EVERYTHING, IN_SCOPE, Scope
+from shared.errors import PlatformError
+from shared.types import JobId, JobState
+
+GroupId = NewType("GroupId", UUID)
+
+
+class GroupState(StrEnum):
+    """open → sealed → ended; cancelling on the way, once it is to end early."""
+
+    OPEN = "open"  # takes members; those it has run already
+    SEALED = "sealed"  # has all its members
+    CANCELLING = "cancelling"  # takes no more; what has not ended is cancelled
+    ENDED = "ended"
+
+
+class Policy(StrEnum):
+    """What a member that dies or is cancelled means to the others and to the join."""
+
+    FAIL_FAST = "fail_fast"  # the others are cancelled; the join dies
+    FINISH = "finish"  # the others run to their end; the join dies
+    JOIN = "join"  # the others run to their end; the join runs and reads what became of them
+
+
+class GroupOutcome(StrEnum):
+    """What became of the group; `succeeded` is what lets its join run."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class GroupRefused(PlatformError):
+    """The group takes no more members: it is in this state."""
+
+    def __init__(self, group_id: UUID, state: str) -> None:
+        super().__init__(f"group {group_id} is {state} and takes no more members")
+        self.group_id = group_id
+        self.state = GroupState(state)
+
+
+class WorkActive(PlatformError):
+    """Another job, which is no part of the group, does this work already."""
+
+    def __init__(self, message: str, job_id: UUID) -> None:
+        super().__init__(message)
+        self.job_id = JobId(job_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group at one moment. `total` are its members, `remaining` those that have not ended."""
+
+    id: GroupId
+    company: str
+    brand: str | None
+    state: GroupState
+    policy: Policy
+    outcome: GroupOutcome | None
+    generation: int
+    total: int
+    remaining: int
+    succeeded: int
+    dead: int
+    cancelled: int
+    join_job_id: JobId | None
+    principal: str
+    opened_at: datetime
+    sealed_at: datetime | None
+    ended_at: datetime | None
+    join_state: JobState | None = None
+
+
+def group_of(row: Any) -> Group:
+    """The group of a row that READ_GROUP or LOCK_GROUP gave."""
+    return Group(
+        id=GroupId(row.id),
+        company=row.company,
+        brand=row.brand,
+        state=GroupState(row.state),
+        policy=Policy(row.policy),
+        outcome=None if row.outcome is None else GroupOutcome(row.outcome),
+        generation=row.generation,
+        total=row.total,
+        remaining=row.remaining,
+        succeeded=row.succeeded,
+        dead=row.dead,
+        cancelled=row.cancelled,
+        join_job_id=None if row.join_job_id is None else JobId(row.join_job_id),
+        principal=row.principal,
+        opened_at=row.opened_at,
+        sealed_at=row.sealed_at,
+        ended_at=row.ended_at,
+        join_state=None if row.join_state is None else JobState(row.join_state),
+    )
+
+
+# Over `j`, so that IN_SCOPE fits. The join's state: archived ones have ended.
+_GROUP = """
+    SELECT j.*, coalesce((SELECT w.state FROM chot.jobs w WHERE w.id = j.join_job_id),
+                         (SELECT a.job ->> 'state' FROM chot.archived_jobs a
+                           WHERE a.id = j.join_job_id)) AS join_state
+      FROM chot.groups j"""
+READ_GROUP = text(f"{_GROUP} WHERE j.id = :group_id AND {IN_SCOPE}")
+
+
+async def read_group(
+    conn: AsyncConnection, group_id: UUID, *, scope: Scope = EVERYTHING
+) -> Group | None:
+    """The group as it is now; None when there is none in this scope. Two lookups by key."""
+    binds = {"group_id": group_id, **scope.binds()}
+    row = (await conn.execute(READ_GROUP, binds)).one_or_none()
+    return None if row is None else group_of(row)
+
+
+LOCK_GROUP = text("SELECT id FROM chot.groups WHERE id = :group_id FOR NO KEY UPDATE")
+
+
+async def lock_group(
+    conn: AsyncConnection, group_id: UUID, *, scope: Scope = EVERYTHING
+) -> Group | None:
+    """Lock the group's row until the transaction ends, then read it; no member ends meanwhile.
+
+    Lock it after lock roots and before any job.
+    """
+    await conn.execute(LOCK_GROUP, {"group_id": group_id})
+    return await read_group(conn, group_id, scope=scope)
+
+
+# By the index of members, a page at a time.
+READ_MEMBERS = text("""
+    SELECT j.id, j.kind, j.company, j.brand, j.state, j.finished_at, o.result, o.error,
+           p.payload
+      FROM chot.jobs j
+      LEFT JOIN chot.job_outputs o ON o.job_id = j.id
+      LEFT JOIN chot.job_payloads p ON p.job_id = j.id
+     WHERE j.group_id = :group_id
+       AND (CAST(:after AS uuid) IS NULL OR j.id > CAST(:after AS uuid))
+     ORDER BY j.id LIMIT :limit""")
+
+
+async def list_members(
+    conn: AsyncConnection, group_id: UUID, *, after: UUID | None, limit: int
+) -> list[RowMapping]:
+    """Members in the order they were made, with payload, result and error; `after` is an id."""
+    binds = {"group_id": group_id, "after": after, "limit": limit}
+    return list((await conn.execute(READ_MEMBERS, binds)).mappings().all())
