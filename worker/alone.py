@@ -8,6 +8,7 @@ proven, and buried when its budget of lost leases is used up.
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.jobs.locks import WAITS
 from shared.types import JobId, WorkerId
 
 RESERVE_ALONE = text("""
@@ -19,8 +20,9 @@ RESERVE_ALONE = text("""
      WHERE name = :queue
        AND (alone_until IS NULL OR alone_until <= clock_timestamp()
             OR alone_worker = :worker_id)""")
-# The reservation stood for the job's message; a job that was not run after all gets another.
-FREE_ALONE = text("""
+# The reservation stood for the job's message; a job that was not run after all gets another, but
+# for one that waits for a lock: whoever frees it stages it.
+FREE_ALONE = text(f"""
     WITH freed AS (
         UPDATE chot.queues
            SET alone_worker = NULL, alone_kind = NULL, alone_company = NULL, alone_brand = NULL,
@@ -29,7 +31,7 @@ FREE_ALONE = text("""
     INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
     SELECT j.id, j.queue, j.kind, j.company, j.brand, j.trace, j.priority, j.available_at
       FROM chot.jobs j
-     WHERE j.id = :job_id AND j.state = 'pending'
+     WHERE j.id = :job_id AND j.state = 'pending' AND NOT {WAITS}
        AND NOT EXISTS (SELECT FROM chot.outbox o WHERE o.job_id = j.id)""")
 
 

@@ -8,11 +8,19 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import TextClause, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.database import connected, is_unreachable, set_limits
-from shared.jobs.guards import guards_of
+from shared.jobs.guards import LOCK_ROOTS, guards_of
 from shared.jobs.limits import BELOW_LIMITS, HAS_NO_LIMIT, LOCK_LIMITS
+from shared.jobs.locks import (
+    LOCK_LOCKED,
+    MAKE_ROOTS,
+    READ_ROOTS,
+    REGISTER,
+    UNLOCKED,
+    unregistered,
+)
 from shared.jobs.states import (
     ATTEMPTS_LEFT_AFTER_LOSS,
     CHARGED,
@@ -38,7 +46,11 @@ MAY_BE_CLAIMED = f"""
               AND aq.alone_worker = :worker_id AND aq.alone_until > clock_timestamp()))"""
 
 
-def _claim_statement(lock: str, limit: str) -> TextClause:
+HAS_NO_LOCKS = "j.lock_roots IS NULL"
+
+
+def _claim_statement(lock: str, limit: str, also: str = "") -> TextClause:
+    also = also and f"{also},"
     return text(f"""
     WITH wanted AS (
         SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:tokens AS uuid[])) AS w (id, token)),
@@ -56,6 +68,7 @@ def _claim_statement(lock: str, limit: str) -> TextClause:
           FROM locked l JOIN wanted w ON w.id = l.id
          WHERE j.id = l.id AND {MAY_BE_CLAIMED}
         RETURNING j.*),
+    {also}
     closed AS (
         UPDATE chot.attempts a SET outcome = 'lost_lease', ended_at = clock_timestamp()
           FROM claimed c
@@ -71,17 +84,29 @@ def _claim_statement(lock: str, limit: str) -> TextClause:
 
 
 # A batch passes over rows that others hold: one frozen row must not keep nine others waiting.
-CLAIM_JOBS = _claim_statement("SKIP LOCKED", f"{HAS_NO_LIMIT} AND j.joins IS NULL")
+CLAIM_JOBS = _claim_statement(
+    "SKIP LOCKED", f"{HAS_NO_LIMIT} AND {HAS_NO_LOCKS} AND j.joins IS NULL"
+)
 # One job alone waits for whoever holds it, up to the lock timeout, and then judges it anew.
-CLAIM_ONE = _claim_statement("", BELOW_LIMITS)
+CLAIM_ONE = _claim_statement("", f"{BELOW_LIMITS} AND {HAS_NO_LOCKS}")
 # Who holds the lock of a whole limit waits for no job: one frozen row must not hold all others.
-CLAIM_LIMITED = _claim_statement("SKIP LOCKED", BELOW_LIMITS)
+CLAIM_LIMITED = _claim_statement("SKIP LOCKED", f"{BELOW_LIMITS} AND {HAS_NO_LOCKS}")
+# With business locks, its roots and its own row locked by statements before. A lease that ran out
+# is taken over in any case: the job has held its locks all the time.
+CLAIM_LOCKED = _claim_statement(
+    "SKIP LOCKED",
+    f"{BELOW_LIMITS} AND (j.state = 'running' OR {UNLOCKED})",
+    unregistered("claimed"),
+)
 
 # Whoever gives the group something to do again holds its row: a join that starts has seen the end.
 LOCK_JOINED = text("""
     SELECT g.id FROM chot.groups g
      WHERE g.id = (SELECT j.joins FROM chot.jobs j WHERE j.id = ANY(:ids))
      ORDER BY g.id FOR NO KEY UPDATE""")
+
+# A merge may change what a job locks while it is being claimed: then it is looked at anew.
+LOOKS = 5
 
 FIND_CLAIMS = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
@@ -121,8 +146,9 @@ async def claim_jobs(
 
     One row is won by one claimant, whatever the race. `engine` must be in autocommit. With
     `wait` (for a single id) a locked row is waited for; only so is a job claimed of which no more
-    than a maximum may run. A claim whose answer was lost is found again by the tokens that
-    were made here, and adopted.
+    than a maximum may run, that joins a group, or that has business locks: not won for these, it
+    is registered as a waiter, to be staged by whoever frees them. A claim whose answer was lost is
+    found again by the tokens that were made here, and adopted.
 
     Model: action claim.
     """
@@ -157,10 +183,55 @@ async def _claim_one(
         await set_limits(
             conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
         )
-        await conn.execute(LOCK_JOINED, {"ids": binds["ids"]})
         limited = bool(await conn.scalar(LOCK_LIMITS, {"ids": binds["ids"]}))
+        await conn.execute(LOCK_JOINED, {"ids": binds["ids"]})
         rows = (await conn.execute(CLAIM_LIMITED if limited else CLAIM_ONE, binds)).all()
         await conn.commit()
+        return rows or await _claim_under_locks(conn, timing, binds)
+
+
+async def _claim_under_locks(
+    conn: AsyncConnection, timing: LeaseTiming, binds: Mapping[str, Any]
+) -> Sequence[Any]:
+    """Claim the job if it has business locks; one without is passed over."""
+    for _ in range(LOOKS):
+        roots = (await conn.execute(READ_ROOTS, {"ids": binds["ids"]})).one_or_none()
+        if roots is None:
+            break
+        rows = await _claim_locked(conn, timing, binds, roots)
+        if rows is not None:
+            return rows
+    return []
+
+
+async def _claim_locked(
+    conn: AsyncConnection, timing: LeaseTiming, binds: Mapping[str, Any], roots: Any
+) -> Sequence[Any] | None:
+    """Claim a job with business locks, or register it as a waiter; None: look at it anew.
+
+    In order: its limits, its roots, what it joins, its row. Only then, in new statements, whether
+    anybody's locks are in its way.
+    """
+    if roots.missing:
+        await conn.execute(MAKE_ROOTS, {"roots": roots.missing})
+        await conn.commit()
+    await set_limits(
+        conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
+    )
+    await conn.execute(LOCK_LIMITS, {"ids": binds["ids"]})
+    held = (await conn.execute(LOCK_ROOTS, {"roots": roots.roots})).all()
+    await conn.execute(LOCK_JOINED, {"ids": binds["ids"]})
+    row = (await conn.execute(LOCK_LOCKED, {"job_id": binds["ids"][0]})).one_or_none()
+    if row is None:
+        await conn.rollback()
+        return []  # somebody has the row for a moment
+    if row.roots != roots.roots or len(held) < len(roots.roots):
+        await conn.rollback()
+        return None
+    rows = (await conn.execute(CLAIM_LOCKED, binds)).all()
+    if not rows:
+        await conn.execute(REGISTER, {"job_id": binds["ids"][0]})
+    await conn.commit()
     return rows
 
 

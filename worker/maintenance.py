@@ -90,8 +90,8 @@ class Maintenance:
             except Exception:  # noqa: BLE001 - one broken cleanup must not end the reaper
                 log.exception("maintenance.failed", loop=name)
             waits = [asyncio.ensure_future(stop.wait())]
-            if name == "cleanup":
-                waits.append(asyncio.ensure_future(self._cleanup_due.wait()))
+            if name in self._wakes:
+                waits.append(asyncio.ensure_future(self._wakes[name].wait()))
             await asyncio.wait(
                 waits,
                 timeout=period * random.uniform(0.8, 1.0),
@@ -110,6 +110,9 @@ class Maintenance:
         if await reap_guarded(self._runner.engines.app, self._runner.timing):
             self._wake_relay()
             self._cleanup_due.set()
+        async with self._runner.engines.auto.connect() as conn:
+            if await wake_waiters(conn):
+                self._wake_relay()
 
     async def _reconcile(self) -> None:
         async with self._runner.engines.auto.connect() as conn:
@@ -117,15 +120,15 @@ class Maintenance:
                 self._wake_relay()
             await conn.execute(PRUNE)
 
-    async def _clean_up(self) -> None:
-        self._cleanup_due.clear()
-        runner = self._runner
     async def _stop_groups(self) -> None:
         self._group_due.clear()
         if await stop_groups(self._runner.engines.app, self._runner.timing):
             self._wake_relay()
             self._cleanup_due.set()
 
+    async def _clean_up(self) -> None:
+        self._cleanup_due.clear()
+        runner = self._runner
         while await clean_up_one(runner.engines.app, runner.handlers, runner.timing):
             pass
 

@@ -72,14 +72,13 @@ OURS = """j.id = :job_id AND j.fence = :fence AND j.lease_token = :token
            AND j.state = 'running'"""
 LEAVES = "lease_token = NULL, lease_expires_at = NULL, worker_id = NULL"
 
-COMPLETE_JOB = exit_statement(
-    f"""
+_COMPLETE = f"""
     UPDATE chot.jobs j
        SET state = 'succeeded', finished_at = clock_timestamp(), {LEAVES},
            checkpoint_no = j.checkpoint_no + 1, {SET_PROGRESS}
-     WHERE {OURS} AND j.checkpoint_no = :checkpoint_no""",
-    outcome="'succeeded'",
-)
+     WHERE {OURS} AND j.checkpoint_no = :checkpoint_no"""
+COMPLETE_JOB = exit_statement(_COMPLETE, outcome="'succeeded'")
+COMPLETE_LOCKED = exit_statement(_COMPLETE, outcome="'succeeded'", wakes=True)
 
 
 async def complete_job(
@@ -95,22 +94,22 @@ async def complete_job(
     Model: action complete.
     """
     await lock_guards(conn, held.guards)
+    statement = COMPLETE_LOCKED if held.guards.roots else COMPLETE_JOB
     binds = _ours(held) | progress_binds(held, progress or held.progress)
     binds |= {"checkpoint_no": held.checkpoint_no, "result": result, "error": None}
-    return (await conn.execute(COMPLETE_JOB, binds)).one_or_none() is not None
+    return (await conn.execute(statement, binds)).one_or_none() is not None
 
 
 _MAY_RETRY = f"(NOT CAST(:permanent AS boolean) AND {CHARGED} < j.max_attempts)"
-FAIL_JOB = exit_statement(
-    f"""
+_FAIL = f"""
     UPDATE chot.jobs j
        SET state = CASE WHEN {_MAY_RETRY} THEN 'pending' ELSE 'dead' END, {LEAVES},
            finished_at = CASE WHEN {_MAY_RETRY} THEN NULL ELSE clock_timestamp() END,
            cleanup_due = NOT {_MAY_RETRY},
            available_at = clock_timestamp() + make_interval(secs => :delay)
-     WHERE {OURS}""",
-    outcome="'failed'",
-)
+     WHERE {OURS}"""
+FAIL_JOB = exit_statement(_FAIL, outcome="'failed'")
+FAIL_LOCKED = exit_statement(_FAIL, outcome="'failed'", wakes=True)
 
 
 async def fail_job(conn: AsyncConnection, held: HeldLease, failed: Failed) -> Any:
@@ -119,13 +118,14 @@ async def fail_job(conn: AsyncConnection, held: HeldLease, failed: Failed) -> An
     Model: action fail.
     """
     await lock_guards(conn, held.guards)
+    statement = FAIL_LOCKED if held.guards.roots else FAIL_JOB
     binds = _ours(held) | {
         "permanent": failed.permanent,
         "delay": failed.delay_seconds,
         "result": None,
         "error": error_json(failed.error, failed.code),
     }
-    return (await conn.execute(FAIL_JOB, binds)).one_or_none()
+    return (await conn.execute(statement, binds)).one_or_none()
 
 
 # Free as long as fewer than so many releases stand at this very checkpoint, this claim included.
@@ -133,8 +133,7 @@ _FREE = f"""((SELECT count(*) FROM chot.attempts x
               WHERE x.job_id = j.id AND x.claimed_checkpoint_no = j.checkpoint_no
                 AND x.outcome = 'released') < {FREE_RELEASES})"""
 _MAY_RETURN = f"({_FREE} OR {CHARGED} < j.max_attempts)"
-RELEASE_JOB = exit_statement(
-    f"""
+_RELEASE = f"""
     UPDATE chot.jobs j
        SET state = CASE WHEN {_MAY_RETURN} THEN 'pending' ELSE 'dead' END, {LEAVES},
            finished_at = CASE WHEN {_MAY_RETURN} THEN NULL ELSE clock_timestamp() END,
@@ -142,11 +141,11 @@ RELEASE_JOB = exit_statement(
            interruptions = j.interruptions + {_FREE}::integer,
            available_at = greatest(clock_timestamp() + make_interval(secs => :delay),
                                    CAST(:until AS timestamptz))
-     WHERE {OURS}""",
-    outcome="'released'",
-    # An interruption is no failure of the job: its attempt remembers it, the job need not.
-    kept_error="CASE WHEN state = 'dead' THEN CAST(:error AS jsonb) END",
-)
+     WHERE {OURS}"""
+# An interruption is no failure of the job: its attempt remembers it, the job need not.
+_KEPT = "CASE WHEN state = 'dead' THEN CAST(:error AS jsonb) END"
+RELEASE_JOB = exit_statement(_RELEASE, outcome="'released'", kept_error=_KEPT)
+RELEASE_LOCKED = exit_statement(_RELEASE, outcome="'released'", kept_error=_KEPT, wakes=True)
 
 
 async def release_job(conn: AsyncConnection, held: HeldLease, released: Released) -> Any:
@@ -155,13 +154,14 @@ async def release_job(conn: AsyncConnection, held: HeldLease, released: Released
     Model: action release.
     """
     await lock_guards(conn, held.guards)
+    statement = RELEASE_LOCKED if held.guards.roots else RELEASE_JOB
     binds = _ours(held) | {
         "delay": released.delay_seconds,
         "until": released.until,
         "result": None,
         "error": dump_exact({"type": released.type, "message": _clean(released.reason)}),
     }
-    return (await conn.execute(RELEASE_JOB, binds)).one_or_none()
+    return (await conn.execute(statement, binds)).one_or_none()
 
 
 def _ours(held: HeldLease) -> dict[str, Any]:

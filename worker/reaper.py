@@ -20,7 +20,7 @@ LOST = '\'{"type": "WorkerLost", "code": "WORKER_LOST", "message": "the lease ra
 
 # The UPDATE says again what the lock was taken for: state, token and expiry on the newest version
 # of the row. Rows that a fence holds at this moment are passed over.
-def _reap_statement(which: str) -> TextClause:
+def _reap_statement(which: str, *, wakes: bool = False) -> TextClause:
     return exit_statement(
         f"""
     UPDATE chot.jobs j
@@ -39,12 +39,13 @@ def _reap_statement(which: str) -> TextClause:
        AND j.lease_expires_at <= clock_timestamp()""",
         outcome="'lost_lease'",
         error=LOST,
+        wakes=wakes,
     )
 
 
 GUARDED = "(e.lock_roots IS NOT NULL OR e.group_id IS NOT NULL)"
 REAP_EXPIRED = _reap_statement(f"NOT {GUARDED}")
-REAP_ONE = _reap_statement("e.id = :job_id")
+REAP_ONE = _reap_statement("e.id = :job_id", wakes=True)
 FIND_GUARDED = text(f"""
     SELECT e.id, e.lock_roots, e.group_id FROM chot.jobs e
      WHERE e.state = 'running' AND e.lease_expires_at <= clock_timestamp() AND {GUARDED}

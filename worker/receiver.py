@@ -221,12 +221,12 @@ class Receiver:
                 await self._run_alone(self, job_id)
                 # Put off by a reservation's length in any case: one may end without a claim.
                 return ceil(self._claimant.timing.lease)
-            case ClaimAgain():
-                return await self._claim_again(job_id, delivery, received_at)
+            case ClaimAgain(locked=locked):
+                return await self._claim_again(job_id, delivery, received_at, locked=locked)
         return None
 
     async def _claim_again(
-        self, job_id: JobId, delivery: Delivery, received_at: float
+        self, job_id: JobId, delivery: Delivery, received_at: float, *, locked: bool
     ) -> int | None:
         try:
             claimed = await claim_jobs(self._engine, self._claimant, [job_id], wait=True)
@@ -234,7 +234,14 @@ class Receiver:
             if sqlstate_of(error) not in {"55P03", "40P01"}:
                 raise
             return LOCKED_ROW_SECONDS
-        if not claimed:
+        if claimed:
+            self._begin(claimed[0], delivery, received_at)
+            return None
+        if not locked:
             return LOCKED_ROW_SECONDS
-        self._begin(claimed[0], delivery, received_at)
-        return None
+        async with self._engine.connect() as conn:
+            rows = await read_missed(conn, [job_id], self._claimant.worker_id)
+        settlement = settle(delivery, rows.get(job_id), self._claimant, refused=True)
+        if isinstance(settlement, ClaimAgain):
+            return LOCKED_ROW_SECONDS
+        return await self._apply(job_id, delivery, settlement, received_at)

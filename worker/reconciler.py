@@ -10,6 +10,7 @@ stands where the old one stood in the order of its brand, not behind all that ca
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.jobs.locks import NOT_LOCKED_OUT
 from shared.jobs.states import CLAIMABLE, KNOWN_TO_A_LIVE_WORKER
 from shared.logs import log
 
@@ -30,6 +31,7 @@ RESTAGE_LOST = text(f"""
         SELECT j.id FROM chot.jobs j
          WHERE j.queue = idle.queue AND j.available_at < idle.at
            AND j.state = 'pending' AND {CLAIMABLE} AND {KNOWN_TO_A_LIVE_WORKER}
+           AND {NOT_LOCKED_OUT}
            AND {_PUBLISHED} < clock_timestamp() - make_interval(
                    secs => least({LONGEST_SECONDS},
                                  :seconds * 2.0 ^ least(16, greatest(0, j.publishes - 1))))

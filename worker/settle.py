@@ -9,6 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.jobs.limits import BELOW_LIMITS
+from shared.jobs.locks import WAITS
 from shared.jobs.staging import NO_MESSAGE_WAITS
 from shared.jobs.states import CLAIMABLE, LOST_LEASES, RUNS_ALONE_AFTER
 from shared.sqs import Delivery
@@ -26,11 +27,13 @@ READ_MISSED = text(f"""
            extract(epoch FROM j.lease_expires_at - clock_timestamp())::double precision
                AS lease_left,
            {CLAIMABLE} AS claimable, NOT {BELOW_LIMITS} AS at_limit,
-           {LOST_LEASES} >= {RUNS_ALONE_AFTER} AS alone
+           {LOST_LEASES} >= {RUNS_ALONE_AFTER} AS alone,
+           j.lock_roots IS NOT NULL AS has_locks, {WAITS} AS waits
       FROM chot.jobs j WHERE j.id = ANY(:ids)
     UNION ALL
     SELECT a.id, a.job ->> 'state', a.job ->> 'queue', a.job ->> 'kind',
-           (a.job ->> 'payload_version')::integer, NULL, false, false, false
+           (a.job ->> 'payload_version')::integer, NULL, false, false, false,
+           false, false
       FROM chot.archived_jobs a WHERE a.id = ANY(:ids)""")
 
 
@@ -51,7 +54,12 @@ class PutOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimAgain:
-    """The job looked claimable: its row was locked for a moment. Claim it alone, and wait."""
+    """The job looked claimable: its row was locked for a moment. Claim it alone, and wait.
+
+    With business locks it is claimed alone in any case; not won, it is settled once more.
+    """
+
+    locked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +109,13 @@ async def stage_again(conn: AsyncConnection, job_id: JobId) -> None:
     await conn.execute(STAGE_AGAIN, {"job_id": job_id})
 
 
-def settle(delivery: Delivery, row: Any | None, claimant: Claimant) -> Settlement:
+def settle(
+    delivery: Delivery, row: Any | None, claimant: Claimant, *, refused: bool = False
+) -> Settlement:
     """Decide by the job's state, never by SQS; see design, Outbox and relay: a claim miss.
+
+    `refused`: a claim that looks at locks was not won. Such a job is put off at once where its row
+    was merely held, deleted where it waits for a lock.
 
     Model: actions miss_delete, put_off.
     """
@@ -118,10 +131,19 @@ def settle(delivery: Delivery, row: Any | None, claimant: Claimant) -> Settlemen
     kind = claimant.kinds.get(row.kind)
     if kind is None or row.payload_version > kind.version:
         return _later(delivery, 0, "this worker does not know the kind or version")
+    return _once_more(row, refused=refused)
+
+
+def _once_more(row: Any, *, refused: bool) -> Settlement:
+    """Of a job that this worker could run: why it was not claimed, and how it may be after all."""
     if row.state == "pending" and not row.claimable:
         return Delete(why="not due or blocked: staged again when that ends")
     if row.at_limit:
         return StageAgain()
+    if row.has_locks and not refused:
+        return ClaimAgain(locked=True)
+    if row.waits:
+        return Delete(why="waits for a lock: staged by whoever frees it")
     if row.alone:
         return RunAlone(queue=row.queue)
     return ClaimAgain()

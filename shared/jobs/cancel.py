@@ -10,16 +10,15 @@ from shared.jobs.exits import exit_statement
 from shared.jobs.guards import lock_guards, read_guards
 from shared.types import JobId, JobState
 
-CANCEL_JOB = exit_statement(
-    """
+_CANCEL = """
     UPDATE chot.jobs j
        SET state = 'cancelled', finished_at = clock_timestamp(), blocked_by = NULL,
            lease_token = NULL, lease_expires_at = NULL, worker_id = NULL,
            cleanup_due = (j.attempt > 0)
-     WHERE j.id = :job_id AND j.state IN ('pending', 'running')""",
-    outcome="'cancelled'",
-    also=noted_job(Action.JOB_CANCEL, "gone"),
-)
+     WHERE j.id = :job_id AND j.state IN ('pending', 'running')"""
+_NOTED = noted_job(Action.JOB_CANCEL, "gone")
+CANCEL_JOB = exit_statement(_CANCEL, outcome="'cancelled'", also=_NOTED)
+CANCEL_LOCKED = exit_statement(_CANCEL, outcome="'cancelled'", also=_NOTED, wakes=True)
 
 
 async def cancel_job(conn: AsyncConnection, job_id: JobId) -> bool:
@@ -30,9 +29,11 @@ async def cancel_job(conn: AsyncConnection, job_id: JobId) -> bool:
 
     Model: action cancel.
     """
-    await lock_guards(conn, await read_guards(conn, job_id))
+    guards = await read_guards(conn, job_id)
+    await lock_guards(conn, guards)
+    statement = CANCEL_LOCKED if guards.roots else CANCEL_JOB
     binds = {"job_id": job_id, "result": None, "error": None}
-    return (await conn.execute(CANCEL_JOB, binds)).one_or_none() is not None
+    return (await conn.execute(statement, binds)).one_or_none() is not None
 
 
 READ_STATE = text("SELECT state FROM chot.jobs WHERE id = :job_id")

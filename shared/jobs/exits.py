@@ -3,19 +3,29 @@
 from sqlalchemy import TextClause, text
 
 from shared.groups.counter import counted, join_staged
+from shared.jobs.locks import WAKE_AT_EXIT
 
 # Over `gone`. Its row in the audit is of the account that submitted it: whoever ends the job before
 # it has not asked for it.
-_FOLLOW_UP = """follow AS (
+_FOLLOW_UP = """successor AS MATERIALIZED (
+        SELECT gone.*, chot.locks_of_followup(gone.id, gone.kind, gone.company, gone.brand,
+                                              gone.followup_payload) AS held
+          FROM gone
+         WHERE state IN ('succeeded', 'cancelled', 'dead') AND followup_payload IS NOT NULL),
+    follow AS (
         INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts,
                available_at, fingerprint, on_duplicate, payload_version, principal, trace,
-               deployment_id)
+               deployment_id, lock_roots)
         SELECT chot.uuid7(), kind, company, brand, queue, priority, max_attempts,
                clock_timestamp(), fingerprint, on_duplicate, followup_version,
-               followup_principal, trace, deployment_id
-          FROM gone
-         WHERE state IN ('succeeded', 'cancelled', 'dead') AND followup_payload IS NOT NULL
+               followup_principal, trace, deployment_id, (held).roots
+          FROM successor
         RETURNING *),
+    follow_locked AS (
+        INSERT INTO chot.job_locks
+        SELECT l.* FROM follow JOIN successor USING (fingerprint)
+         CROSS JOIN LATERAL chot.lock_rows(follow.id, follow.priority, successor.held) AS l
+         WHERE follow.lock_roots IS NOT NULL),
     follow_payload AS (
         INSERT INTO chot.job_payloads (job_id, payload)
         SELECT follow.id, gone.followup_payload FROM follow JOIN gone USING (fingerprint)),
@@ -43,6 +53,7 @@ def exit_statement(
     error: str = ":error",
     kept_error: str | None = None,
     also: str = "",
+    wakes: bool = False,
 ) -> TextClause:
     """Compose an exit from `running` (or `pending`): ONE statement, fed from the UPDATE's rows.
 
@@ -54,14 +65,16 @@ def exit_statement(
     follow-up inserted earlier would violate the unique index, an attempt closed earlier would
     deadlock with a claim.
     The job keeps `kept_error` (the attempt's error unless given). `also` is a further CTE over
-    `gone`. Binds besides those of `update`:
-    `:error`, `:result` (JSON text). Answers a row for each job that left: id, state, kind,
-    queue, fence, attempt, wait_seconds.
+    `gone`. `wakes` is for jobs with business locks: who may run now is given a message. Binds
+    besides those of `update`: `:error`, `:result` (JSON text). Answers a row for each job that
+    left: id, state, kind, queue, fence, attempt, wait_seconds.
     """
     kept_error = kept_error or f"CAST({error} AS jsonb)"
     also = also and f"{also},"
+    if wakes:
+        also += f"{WAKE_AT_EXIT},"
     return text(f"""
-    WITH gone AS ({update}
+    WITH {"RECURSIVE" if wakes else ""} gone AS ({update}
         RETURNING j.*),
     {also}
     closed AS (

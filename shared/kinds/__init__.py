@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from shared.kinds.locks import Lock as Lock
+
 OnDuplicate = Literal["join", "merge", "follow_up"]
 
 
@@ -45,6 +47,7 @@ class Kind:
     lists; of a running one it becomes a follow-up, as with `"follow_up"`. Of a kind with
     `max_running` never more than so many run at once, whatever number of workers there is. Beyond
     `max_pending` of a company and brand that wait (else CHOT_MAX_PENDING) the api takes no more.
+    A job holds the `locks` while it runs: of two whose locks conflict only one does.
     """
 
     name: str
@@ -57,3 +60,4 @@ class Kind:
     on_duplicate: OnDuplicate = "join"
     max_running: int | None = None
     max_pending: int | None = None
+    locks: Sequence[Lock] = ()

@@ -1,6 +1,7 @@
 """Which kinds this process knows: ours, those of entry points, those of CHOT_KIND_MODULES."""
 
 import importlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -13,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.errors import ConfigRefused
 from shared.kinds import Kind
+from shared.kinds.locks import mirrored, refuse_unsound_locks
 
 BUILT_IN = ("shared.kinds.costing",)
 NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
@@ -70,6 +72,7 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
     if kind.timeout.total_seconds() <= 0:
         raise ConfigRefused(f"{source}: kind {kind.name} has no hard timeout; each kind needs one")
     _refuse_strange_maximum(source, kind)
+    refuse_unsound_locks(source, kind)
     if kind.payload.model_config.get("extra") != "forbid":
         raise ConfigRefused(
             f"{source}: kind {kind.name}: its payload model must refuse unknown members "
@@ -117,22 +120,23 @@ def _is_strict_scalar(kind: Kind, info: FieldInfo) -> bool:
 MIRROR_QUEUE = text("INSERT INTO chot.queues (name) VALUES (:queue) ON CONFLICT DO NOTHING")
 MIRROR_KIND = text("""
     INSERT INTO chot.kinds AS k (name, queue, payload_version, fingerprint_fields, on_duplicate,
-                                 max_attempts, max_attempts_cap, timeout_seconds, max_running)
+                                 max_attempts, max_attempts_cap, timeout_seconds, max_running,
+                                 locks)
     VALUES (:name, :queue, :version, :fields, :on_duplicate, :max_attempts, :cap, :timeout,
-            CAST(:max_running AS integer))
+            CAST(:max_running AS integer), CAST(:locks AS jsonb))
     ON CONFLICT (name) DO UPDATE
        SET queue = excluded.queue, payload_version = excluded.payload_version,
            fingerprint_fields = excluded.fingerprint_fields, on_duplicate = excluded.on_duplicate,
            max_attempts = excluded.max_attempts, max_attempts_cap = excluded.max_attempts_cap,
            timeout_seconds = excluded.timeout_seconds, max_running = excluded.max_running,
-           updated_at = clock_timestamp()
+           locks = excluded.locks, updated_at = clock_timestamp()
      WHERE k.payload_version <= excluded.payload_version
        AND (k.queue, k.payload_version, k.fingerprint_fields, k.on_duplicate, k.max_attempts,
-            k.max_attempts_cap, k.timeout_seconds, k.max_running)
+            k.max_attempts_cap, k.timeout_seconds, k.max_running, k.locks)
            IS DISTINCT FROM
            (excluded.queue, excluded.payload_version, excluded.fingerprint_fields,
             excluded.on_duplicate, excluded.max_attempts, excluded.max_attempts_cap,
-            excluded.timeout_seconds, excluded.max_running)""")
+            excluded.timeout_seconds, excluded.max_running, excluded.locks)""")
 
 
 async def mirror_kinds(
@@ -153,5 +157,6 @@ async def mirror_kinds(
             "cap": max(most, kind.retry.max_attempts_cap),
             "timeout": kind.timeout.total_seconds(),
             "max_running": kind.max_running,
+            "locks": None if not kind.locks else json.dumps(mirrored(kind)),
         }
         await conn.execute(MIRROR_KIND, binds)

@@ -27,7 +27,6 @@ job_locks = Table(
     Column("woken_at", TIMESTAMP(timezone=True)),
     schema="chot",
 )
-_WAITS = text("waiting")
 Index("job_locks_root_idx", job_locks.c.root)
 Index(
     "job_locks_part_idx",
@@ -36,7 +35,7 @@ Index(
     job_locks.c.mode,
     job_locks.c.turn,
     job_locks.c.job_id,
-    postgresql_where=_WAITS,
+    postgresql_where=text("waiting"),
 )
 Index(
     "job_locks_turn_idx",
@@ -44,7 +43,7 @@ Index(
     job_locks.c.mode,
     job_locks.c.turn,
     job_locks.c.job_id,
-    postgresql_where=_WAITS,
+    postgresql_where=text("waiting"),
 )
 Index(
     "job_locks_lane_idx",

@@ -182,7 +182,8 @@ def test_a_row_of_any_state_is_settled() -> None:
 
     class Row:
         kind, queue, payload_version = "probe.write", "default", 1
-        lease_left, claimable, alone, at_maximum = 1.0, True, False, False
+        lease_left, claimable, alone, at_limit = 1.0, True, False, False
+        has_locks, waits = False, False
         state = "pending"
 
     for state in ("pending", "running", "succeeded", "cancelled", "dead"):
