@@ -98,6 +98,17 @@ class Api:
         content = None if body is None else body.encode()
         return self._ask(self._client.build_request("POST", path, content=content, headers=kept))
 
+    def put(self, path: str, body: str) -> Answer:
+        """Write what is to be there; `body` is JSON text."""
+        kept = {"Content-Type": "application/json"}
+        content = body.encode()
+        return self._ask(self._client.build_request("PUT", path, content=content, headers=kept))
+
+    def delete(self, path: str, params: Mapping[str, Any]) -> Answer:
+        """Take away; parameters that are None are left out."""
+        given = {name: value for name, value in params.items() if value is not None}
+        return self._ask(self._client.build_request("DELETE", path, params=given))
+
     def _ask(self, request: httpx.Request, within: float | None = None) -> Answer:
         patience = Patience(self._retry_for if within is None else min(self._retry_for, within))
         while True:
@@ -183,6 +194,11 @@ def job_path(job_id: str, *more: str) -> str:
 def queue_path(queue: str, *more: str) -> str:
     """Path of a queue's route."""
     return "/".join(["/v1/queues", quote(queue, safe=""), *more])
+
+
+def kind_path(kind: str, *more: str) -> str:
+    """Path of a kind's route."""
+    return "/".join(["/v1/kinds", quote(kind, safe=""), *more])
 
 
 def _json_of(response: httpx.Response) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""`chot queues`, `workers`, `pause`, `resume`: how much waits, and who works on it."""
+"""`chot queues` and `workers`: how much waits, and who works on it."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,8 +7,7 @@ import click
 from rich.text import Text
 
 from shared.cli import show
-from shared.cli.http import Api, queue_path
-from shared.cli.names import QueueName
+from shared.cli.http import Api
 from shared.cli.options import calls_api, print_json
 from shared.cli.plain import visible
 from shared.cli.tables import table
@@ -77,31 +76,3 @@ def _worker_row(worker: dict[str, Any]) -> tuple[Any, ...]:
         show.clock(worker["seen_at"]),
         Text("\n".join(map(visible, runs))),
     )
-
-
-@click.command()
-@click.argument("queue", type=QueueName())
-@calls_api
-def pause(queue: str, *, as_json: bool, retry_for: float) -> None:
-    """Stop claims of a queue's jobs; those that run go on. May be repeated."""
-    with Api(retry_for) as api:
-        answer = api.post(queue_path(queue, "pause")).body
-    if as_json:
-        print_json(answer)
-        return
-    click.echo(f"queue {queue} is paused; `chot resume {queue}` lets its jobs be claimed again")
-
-
-@click.command()
-@click.argument("queue", type=QueueName())
-@calls_api
-def resume(queue: str, *, as_json: bool, retry_for: float) -> None:
-    """Let a queue's jobs be claimed again. May be repeated."""
-    with Api(retry_for) as api:
-        answer = api.post(queue_path(queue, "resume")).body
-    if as_json:
-        print_json(answer)
-        return
-    staged = answer["staged"]
-    said = "1 message was" if staged == 1 else f"{staged:,} messages were"
-    click.echo(f"queue {queue} is open; {said} staged for due jobs")

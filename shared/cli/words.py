@@ -9,10 +9,12 @@ from typing import Any
 
 COMMANDS = (
     (re.compile(r"POST /v1/queues/([^/\s]+)/resume\b"), r"`chot resume \1`"),
+    (re.compile(r"POST /v1/kinds/([^/\s]+)/resume\b"), r"`chot resume --kind \1`"),
+    (re.compile(r"POST /v1/books/thaw\b"), "`chot thaw`"),
     (re.compile(r"POST /v1/jobs/([^/\s]+)/redrive\b"), r"`chot redrive \1`"),
     (re.compile(r"GET /v1/jobs/([0-9A-Za-z-]+)"), r"`chot status \1`"),
     (re.compile(r"^POST /v1/jobs with priority"), "a submit with priority"),
-    (re.compile(r"^(GET|POST) /v1/\S+ asks for"), "this asks for"),
+    (re.compile(r"^(GET|POST|PUT|DELETE) /v1/\S+ asks for"), "this asks for"),
 )
 # Why an approval did not count, by the problem's own code.
 NOT_COUNTED = {

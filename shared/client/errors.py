@@ -140,6 +140,10 @@ class QueueNotFound(NotFound):
     """No queue has this name."""
 
 
+class KindNotFound(NotFound):
+    """No kind has this name."""
+
+
 class KeyInProgress(Conflict):
     """Another request under the same key has not ended in all the time there was."""
 
@@ -196,6 +200,7 @@ TYPES: Mapping[str, type[ApiError]] = {
     "approval-required": ApprovalRequired,
     "job-not-found": JobNotFound,
     "queue-not-found": QueueNotFound,
+    "kind-not-found": KindNotFound,
     "idempotency-key-in-progress": KeyInProgress,
     "too-late": TooLate,
     "not-dead": NotDead,

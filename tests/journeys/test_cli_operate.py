@@ -76,6 +76,38 @@ async def test_a_queue_is_paused_shown_and_resumed(chot: Chot) -> None:
     assert (await chot("pause", "no_such")).returncode == 3
 
 
+async def test_kinds_books_limits_and_weights_are_operated(chot: Chot) -> None:
+    """Each is set, told by `why`, shown and taken back."""
+    submit = ("submit", "probe.write", "--company", "ACME", "--brand", "RED", "number:=1")
+    job_id = (await chot.json(*submit))["id"]
+
+    async def reason() -> str:
+        return str((await chot.json("why", job_id))["reason"])
+
+    assert (await chot("pause", "--kind", "probe.write")).returncode == 0
+    assert await reason() == "kind-paused"
+    assert "`chot resume --kind probe.write`" in (await chot("why", job_id)).stdout
+    assert "paused" in (await chot("kinds")).stdout
+    assert (await chot.json("resume", "--kind", "probe.write"))["paused"] is False
+    assert (await chot("freeze", "ACME", "--brand", "RED", "--reason", "stock")).returncode == 0
+    assert await reason() == "books-frozen"
+    assert "stock" in (await chot("freezes")).stdout
+    assert (await chot.json("thaw", "ACME", "--brand", "RED"))["frozen"] is False
+    assert await reason() == "no-worker"
+    limit = ("--company", "ACME", "--brand", "RED")
+    assert (await chot.json("limits", "set", "2", *limit))["max_running"] == 2
+    (shown,) = (await chot.json("limits"))["limits"]
+    assert (shown["brand"], shown["max_running"], shown["running"]) == ("RED", 2, 0)
+    assert (await chot.json("limits", "remove", *limit))["max_running"] is None
+    assert (await chot("weights", "default", "ACME/RED=3")).returncode == 0
+    assert (await chot.json("weights", "default"))["weights"] == [
+        {"company": "ACME", "brand": "RED", "weight": 3}
+    ]
+    refused = await chot("weights", "default", "ACME/NONE=3")
+    assert (refused.returncode, "brand of this company" in refused.stderr) == (4, True)
+    assert (await chot("pause", "--kind", "no.such")).returncode == 3
+
+
 async def test_a_kind_that_is_none_is_said_to_be_none(chot: Chot) -> None:
     """It is no empty list; one that is known and has no jobs is."""
     done = await chot("list", "--kind", "nope")

@@ -59,7 +59,7 @@ def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_: object) -> None:
             """Stay silent."""
 
-        do_GET = do_POST = handle_any  # noqa: N815 - the names http.server looks for
+        do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815 - names of http.server
 
     return Handler
 

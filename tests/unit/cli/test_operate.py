@@ -69,6 +69,89 @@ def test_pause_and_resume_name_the_queue(peer: Peer, capsys: pytest.CaptureFixtu
         assert said in capsys.readouterr().out
 
 
+def test_a_kind_is_paused_in_place_of_a_queue(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer.say(200, {"name": "costing.run", "paused": True, "running": 2, "staged": 0})
+    assert run(["pause", "--kind", "costing.run"]) == 0
+    said = capsys.readouterr().out
+    assert "2 of its jobs go on running" in said
+    assert "`chot resume --kind costing.run`" in said
+    assert run(["resume", "--kind", "costing.run"]) == 0
+    assert [asked.path for asked in peer.asked] == [
+        "/v1/kinds/costing.run/pause",
+        "/v1/kinds/costing.run/resume",
+    ]
+    for words in (["pause"], ["resume", "q", "--kind", "k"]):
+        assert run(words) == 2
+    assert "name a queue, or a kind" in capsys.readouterr().err
+    assert len(peer.asked) == 2
+
+
+def test_books_are_frozen_and_thawed(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    peer.say(200, {"frozen": True, "running": 1, "staged": 3})
+    assert run(["freeze", "ACME", "--brand", "RED", "--reason", "closing"]) == 0
+    assert run(["thaw", "ACME"]) == 0
+    assert [json.loads(asked.body) for asked in peer.asked] == [
+        {"company": "ACME", "brand": "RED", "reason": "closing"},
+        {"company": "ACME", "brand": None},
+    ]
+    said = capsys.readouterr().out
+    assert "`chot thaw ACME --brand RED`" in said
+    assert "books of company ACME are open; 3 messages were staged" in said
+    frozen = {"company": "ACME", "brand": None, "frozen_at": "2026-01-31T00:00:00Z"}
+    frozen |= {"principal": "ops", "reason": "stocktaking"}
+    for listed, shown in (([frozen], "stocktaking"), ([], "no books are frozen")):
+        peer.script = [(200, {"freezes": listed}, {})]
+        assert run(["freezes"]) == 0
+        assert shown in capsys.readouterr().out
+
+
+def test_kinds_and_limits_are_tables(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = {"name": "costing.run", "queue": "costing", "paused": True, "running": 1}
+    peer.say(200, {"kinds": [kind | {"max_running": None}]})
+    assert run(["kinds"]) == 0
+    assert "paused" in capsys.readouterr().out
+    limit = {"kind": None, "company": "ACME", "brand": "RED", "running": 4, "max_running": 7}
+    for listed, shown in (([limit], ["any", "ACME", "RED", "4", "7"]), ([], ["no", "running"])):
+        peer.script = [(200, {"limits": listed}, {})]
+        assert run(["limits"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1].split()[: len(shown)] == shown
+    peer.script = [(200, {"limits": []}, {})]
+    assert run(["limits", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"limits": []}
+
+
+def test_a_limit_is_set_and_removed(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    which = {"kind": "k", "company": "ACME", "brand": None}
+    peer.say(200, which | {"max_running": 3})
+    assert run(["limits", "set", "3", "--kind", "k", "--company", "ACME"]) == 0
+    assert "at most 3 of kind k of company ACME run at once" in capsys.readouterr().out
+    assert run(["limits", "remove", "--kind", "k", "--company", "ACME"]) == 0
+    put, delete = peer.asked
+    assert (put.method, json.loads(put.body)) == ("PUT", which | {"max_running": 3})
+    assert (delete.method, delete.path) == ("DELETE", "/v1/limits?kind=k&company=ACME")
+    assert run(["limits", "set", "0", "--kind", "k"]) == 2
+
+
+def test_weights_are_shown_and_set(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    weight = {"company": "ACME", "brand": "RED", "weight": 2.5}
+    peer.say(200, {"queues": [QUEUE | {"weights": [weight]}]})
+    assert run(["weights", "costing"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["ACME", "RED", "2.5"]
+    assert run(["weights", "none"]) == 3
+    peer.script = [(200, {"name": "costing", "weights": []}, {})]
+    assert run(["weights", "costing", "ACME/RED=2.50", "ACME/=1"]) == 0
+    assert json.loads(peer.asked[-1].body)["weights"] == [
+        weight,
+        {"company": "ACME", "brand": None, "weight": 1},
+    ]
+    assert run(["weights", "costing", "--none"]) == 0
+    assert "every brand has 1" in capsys.readouterr().out
+    for wrong in (["ACME=3"], ["ACME/RED=x"], ["ACME/RED"], ["/=3"], ["A/B=1", "--none"]):
+        assert run(["weights", "costing", *wrong]) == 2
+
+
 def test_a_list_takes_every_filter(peer: Peer) -> None:
     peer.say(200, {"jobs": [], "next_cursor": None})
     words = "--state dead --state running --kind k --submitter an --company C --brand B"
