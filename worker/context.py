@@ -1,22 +1,32 @@
 """What a handler gets: its job, its checkpoint, and the only way to write an effect."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
+from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.database import connected
 from shared.errors import Snooze, Yield
+from shared.groups.group import (
+    Group,
+    MemberOutcome,
+    Policy,
+    list_members,
+    member_outcome,
+    read_group,
+)
 from shared.settings import LeaseTiming
 from shared.types import ClaimedJob, Lease
 from worker.fence import FencedTransaction, fenced_transaction
 from worker.lease import HeldLease, progress_of
-from worker.offload import Child
+from worker.offload import Child as ChildProcess
+from worker.spawn import Child, asked_spawn
 
 T = TypeVar("T")
 
@@ -42,10 +52,10 @@ class JobContext:
     _engines: Engines
     _timing: LeaseTiming
     _draining: asyncio.Event
-    _child: Child = field(init=False)
+    _child: ChildProcess = field(init=False)
 
     def __post_init__(self) -> None:
-        self._child = Child(self._held)
+        self._child = ChildProcess(self._held)
 
     @property
     def lease(self) -> Lease:
@@ -109,6 +119,53 @@ class JobContext:
             self._engines.app, self._held, self._timing, completes=True
         ) as tx:
             yield tx
+
+    async def spawn(
+        self,
+        tx: FencedTransaction,
+        children: Sequence[Child],
+        *,
+        join: Child | None = None,
+        policy: Policy = Policy.FINISH,
+    ) -> UUID:
+        """Ask for jobs that are there once `tx` has committed, and never otherwise.
+
+        A new group of them, sealed, with a `join` that starts once when all have ended. Without a
+        join a job that is a member of a group itself adds them to that group. Answers the group's
+        id. They are written right before the fence: what breaks a rule is a PermanentError there
+        (SPAWN_REFUSED), work that another job does already a RetryableError.
+        """
+        spawn = await asked_spawn(tx.connection, self.job, children, join=join, policy=policy)
+        tx._spawns.append(spawn)  # noqa: SLF001 - its other half
+        group_id = spawn.group_id or self.job.group_id
+        assert group_id is not None, "it is a new group, or the job's own"
+        return group_id
+
+    async def group(self) -> Group | None:
+        """The group that the job joins, or is a member of, with its counts; None without one."""
+        if self._group_id is None:
+            return None
+        async with self.read() as conn:
+            return await read_group(conn, self._group_id)
+
+    async def members(self, *, page: int = 500) -> AsyncIterator[MemberOutcome]:
+        """Every member of that group by its id, with what became of it.
+
+        Read by pages, each a moment of its own: of an ended group all are of one.
+        """
+        after = None
+        while self._group_id is not None:
+            async with self.read() as conn:
+                rows = await list_members(conn, self._group_id, after=after, limit=page)
+            for row in rows:
+                yield member_outcome(row)
+            if len(rows) < page:
+                break
+            after = rows[-1]["id"]
+
+    @property
+    def _group_id(self) -> UUID | None:
+        return self.job.joins or self.job.group_id
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:

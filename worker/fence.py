@@ -26,10 +26,12 @@ from shared.database import (
 )
 from shared.errors import Conflict, LeaseLost, PermanentError
 from shared.exact_json import dump_exact
+from shared.jobs.guards import Guards
 from shared.logs import log
 from shared.settings import LeaseTiming
 from worker.lease import HeldLease, Progress, Session, hold_fence, progress_of, settle_doubt
 from worker.outcome import complete_job
+from worker.spawn import Spawn, carry_out
 
 DOUBT_ROUND_SECONDS = 0.5
 
@@ -46,6 +48,7 @@ class FencedTransaction:
     checkpoint: dict[str, Any] | None = None
     result: Any = None
     _progress: Progress | None = field(default=None, init=False)
+    _spawns: list[Spawn] = field(default_factory=list, init=False)
 
     def progress(
         self, done: int, total: int | None = None, *, unit: str = "", message: str = ""
@@ -100,10 +103,16 @@ async def fenced_transaction(
 async def _fence(
     conn: AsyncConnection, held: HeldLease, tx: FencedTransaction, *, completes: bool
 ) -> None:
-    """Run deferred constraints, then the fence; LeaseLost unless exactly our row was hit."""
+    """Run deferred constraints, write what the job has spawned, then the fence.
+
+    LeaseLost unless exactly our row was hit.
+    """
     await driver_connection(conn)  # asserts that the driver is in a transaction
     await conn.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
-    progress = tx._progress or held.progress  # noqa: SLF001 - its other half
+    if tx._spawns:  # noqa: SLF001 - its other half
+        guards = held.guards if completes else Guards()
+        await carry_out(conn, held.job, tx._spawns, guards)  # noqa: SLF001
+    progress = tx._progress or held.progress  # noqa: SLF001
     what, most = ("result", "1 MiB") if completes else ("checkpoint", "64 KiB")
     try:
         if completes:

@@ -138,6 +138,35 @@ async def lock_group(
     return await read_group(conn, group_id, scope=scope)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOutcome:
+    """What became of a member: its payload as sent, its result, or the error that buried it."""
+
+    id: JobId
+    kind: str
+    company: str
+    brand: str | None
+    state: JobState
+    payload: Any
+    result: Any
+    error: Any
+
+
+def member_outcome(row: RowMapping) -> MemberOutcome:
+    """The outcome of a row of list_members()."""
+    state = JobState(row["state"])
+    return MemberOutcome(
+        id=JobId(row["id"]),
+        kind=row["kind"],
+        company=row["company"],
+        brand=row["brand"],
+        state=state,
+        payload=row["payload"],
+        result=row["result"] if state == JobState.SUCCEEDED else None,
+        error=row["error"] if state in {JobState.DEAD, JobState.CANCELLED} else None,
+    )
+
+
 # By the index of members, a page at a time.
 READ_MEMBERS = text("""
     SELECT j.id, j.kind, j.company, j.brand, j.state, j.finished_at, o.result, o.error,
@@ -153,6 +182,6 @@ READ_MEMBERS = text("""
 async def list_members(
     conn: AsyncConnection, group_id: UUID, *, after: UUID | None, limit: int
 ) -> list[RowMapping]:
-    """Members in the order they were made, with payload, result and error; `after` is an id."""
+    """Members by their ids, with payload, result and error, those that come after this id."""
     binds = {"group_id": group_id, "after": after, "limit": limit}
     return list((await conn.execute(READ_MEMBERS, binds)).mappings().all())
