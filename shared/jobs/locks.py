@@ -38,10 +38,13 @@ def could_run(alias: str) -> str:
               AND {_over(alias, KNOWN_TO_A_LIVE_WORKER)})"""
 
 
-def holders(of: str, gone: str = NOBODY) -> str:
+ANY_ROOT = "true"
+
+
+def holders(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
     """FROM and WHERE: jobs `hj` that run, each lock `h` that conflicts with a lock `m` of `of`.
 
-    `gone` are jobs that this very statement takes out of running.
+    `gone` are jobs that this very statement takes out of running. `at` is a condition on `m`.
     """
     return f"""
               FROM chot.jobs hj
@@ -49,10 +52,10 @@ def holders(of: str, gone: str = NOBODY) -> str:
               JOIN chot.job_locks m ON m.job_id = {of}.id AND chot.locks_conflict(h, m)
              WHERE hj.state = 'running' AND hj.lock_roots IS NOT NULL
                AND hj.lock_roots && {of}.lock_roots AND hj.id <> {of}.id
-               AND hj.id <> ALL({gone})"""
+               AND hj.id <> ALL({gone}) AND {at}"""
 
 
-def waiters_before(of: str, gone: str = NOBODY) -> str:
+def waiters_before(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
     """FROM and WHERE: waiters `wj` whose turn is earlier, by a lock `w` that conflicts with `of`.
 
     Found by the index of the part, or that of the turn for who locks all parts: of many that wait,
@@ -72,18 +75,19 @@ def waiters_before(of: str, gone: str = NOBODY) -> str:
                     AND (l.turn, l.job_id) < (m.turn, m.job_id) AND chot.locks_conflict(l, m)
              ) AS w
               JOIN chot.jobs wj ON wj.id = w.job_id
-             WHERE m.job_id = {of}.id AND {could_run("wj")} AND wj.id <> ALL({gone})"""
+             WHERE m.job_id = {of}.id AND {could_run("wj")} AND wj.id <> ALL({gone})
+               AND {at}"""
 
 
-def unlocked(of: str, gone: str = NOBODY) -> str:
+def unlocked(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
     """SQL: no lock of `of` conflicts with one of somebody who runs, or of a waiter who goes first.
 
     OFFSET 0 keeps each a look-up for one job, whatever the planner believes of how many there are.
     """
     return f"""({of}.lock_roots IS NULL OR (NOT EXISTS (
-            SELECT {holders(of, gone)} OFFSET 0)
+            SELECT {holders(of, gone, at)} OFFSET 0)
         AND NOT EXISTS (
-            SELECT {waiters_before(of, gone)} OFFSET 0)))"""
+            SELECT {waiters_before(of, gone, at)} OFFSET 0)))"""
 
 
 # The last part of Claimable, over `j`. Claim and /why ask for it; the relay does not: who has never
@@ -141,6 +145,12 @@ def _candidates(lane: str, gone: str, most: str) -> str:
               ORDER BY l.turn, l.job_id LIMIT {most}"""
 
 
+# An exit holds the rows of its own roots only. At another root somebody may be ending at this very
+# moment, whom it still sees running: if each of the two left a waiter of both to the other, nobody
+# would wake it. Who is woken for one root and meets a lock at another is registered once more.
+_AT_FREED = "m.root IN (SELECT f.root FROM freed f)"
+
+
 def wake(freed: str, gone: str = NOBODY, *, most_lanes: str = str(MOST_LANES)) -> str:
     """CTEs of a recursive WITH: `woken_staged` has a row for each waiter that may run now.
 
@@ -173,14 +183,14 @@ def wake(freed: str, gone: str = NOBODY, *, most_lanes: str = str(MOST_LANES)) -
           FROM (SELECT DISTINCT ON (lane) root, part, lane
                   FROM (SELECT * FROM lanes LIMIT {most_lanes}) AS these ORDER BY lane) AS lane
          CROSS JOIN LATERAL ({_candidates("lane", gone, "1")}) AS head
-         WHERE {unlocked("head", gone)}),
+         WHERE {unlocked("head", gone, _AT_FREED)}),
     runnable AS MATERIALIZED (
         SELECT one.id, one.turn
           FROM heads
          CROSS JOIN LATERAL ({
         _candidates("heads", gone, f"CASE WHEN heads.lane < 'x' THEN {MOST_READERS} ELSE 1 END")
     }) AS one
-         WHERE {unlocked("one", gone)}
+         WHERE {unlocked("one", gone, _AT_FREED)}
          ORDER BY one.turn, one.id LIMIT {MOST_WOKEN}),
     waking AS MATERIALIZED (
         SELECT l.job_id, l.turn FROM chot.job_locks l
