@@ -87,18 +87,15 @@ PARTS = (
                  WHERE (r.held).roots IS NOT NULL),
             paid AS (""",
     ),
+    # Before its fingerprint: a job without one is nobody's work, and is not inserted.
+    (JUDGE, "chot.refusal(k, p.kind,", "coalesce(chot.refusal(k, p.kind,"),
     (
         JUDGE,
-        "k.fingerprint_fields AS fields,",
-        "k.fingerprint_fields AS fields, k.locks AS locks,",
-    ),
-    (
-        JUDGE,
-        "(p.w).fault] ELSE p.refused END",
-        """(p.w).fault]
-                        WHEN p.refused IS NULL AND p.locks IS NOT NULL
-                        THEN chot.locks_refusal(p.company, p.brand, p.payload, p.locks)
-                        ELSE p.refused END""",
+        "coalesce(p.payload_version, k.payload_version)) AS refused",
+        """coalesce(p.payload_version, k.payload_version)),
+                           CASE WHEN k.locks IS NOT NULL THEN
+                               chot.locks_refusal(p.company, p.brand, p.payload, k.locks)
+                           END) AS refused""",
     ),
     (
         ARCHIVE,

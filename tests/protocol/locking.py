@@ -7,14 +7,26 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from shared.database import transaction
 from shared.jobs.enqueue import Accepted, Submit, enqueue
+from shared.jobs.locks import wake_waiters
 from shared.kinds.registry import load_kinds, mirror_kinds
 from shared.types import JobId, WorkerId
-from tests.factories import NUMBERS, TIMING, autocommit, execute, fetch, timing
+from tests.factories import (
+    NUMBERS,
+    TIMING,
+    autocommit,
+    execute,
+    expire_lease,
+    fetch,
+    timing,
+)
 from tests.probes import kinds as probe_kinds
 from tests.probes import lock_kinds
+from tests.protocol.exits import leave, leave_over
 from worker.claim import Claimant, claim_jobs
 from worker.lease import HeldLease
+from worker.reaper import reap_guarded
 
 KINDS = {kind.name: kind for kind in (*lock_kinds.KINDS, *probe_kinds.KINDS)}
 # A waiter whose kind no live worker knows does not reserve.
@@ -132,3 +144,31 @@ async def conflicts(engine: AsyncEngine) -> list[Any]:
 
 
 LOCK_ROOT = text("SELECT root FROM chot.lock_roots WHERE root = :root FOR UPDATE")
+
+
+async def leave_locked(engine: AsyncEngine, held: HeldLease, how: str) -> bool:
+    """Leave `running` as its worker, the reaper or a user does it: under the roots' rows."""
+    if how == "cancel":
+        return await leave(engine, held, how)
+    if how.startswith("reap"):
+        await expire_lease(engine, held.lease.job_id)
+        return await reap_guarded(engine, TIMING) > 0
+    async with transaction(engine, lock_timeout=TIMING.lock_timeout) as conn:
+        return await leave_over(conn, held, how)
+
+
+async def net(engine: AsyncEngine) -> int:
+    """One round of maintenance's net; answers how many it has woken."""
+    async with autocommit(engine).connect() as conn:
+        return await wake_waiters(conn)
+
+
+async def rows_of(engine: AsyncEngine, job_id: UUID) -> list[tuple[Any, ...]]:
+    """The job's locks as (root, part, mode, period_from, period_to)."""
+    found = await fetch(
+        engine,
+        """SELECT root, part, mode, period_from, period_to FROM chot.job_locks
+            WHERE job_id = :job_id ORDER BY n""",
+        job_id=job_id,
+    )
+    return [tuple(row) for row in found]
