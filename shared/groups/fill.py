@@ -138,7 +138,10 @@ def _appended(row: Any) -> Appended:
 async def append_jobs(
     conn: AsyncConnection, group_id: UUID, jobs: Sequence[Submit]
 ) -> list[Appended]:
-    """Lock the group, then append as append_each() does; GroupRefused unless it is open."""
+    """Lock the group, then append as append_each() does; GroupRefused unless it is open.
+
+    Model: action append.
+    """
     group = await lock_group(conn, group_id)
     if group is None or group.state != GroupState.OPEN:
         raise GroupRefused(group_id, GroupState.ENDED if group is None else group.state)
@@ -171,5 +174,7 @@ async def seal_group(conn: AsyncConnection, group_id: UUID) -> bool:
     """Close an open group, and audit it; without a member that runs it ends in the same statement.
 
     False: it was no longer open.
+
+    Model: action seal.
     """
     return (await conn.execute(SEAL, {"group_id": group_id})).one_or_none() is not None

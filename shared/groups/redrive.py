@@ -108,6 +108,8 @@ async def redrive_group(
 
     In a transaction of its own, which has used the approval if there is one: roll it back unless
     the answer is Again.
+
+    Model: action redrive_group.
     """
     group = await lock_group(conn, group_id)
     if group is None:

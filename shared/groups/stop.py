@@ -45,6 +45,8 @@ async def cancel_group(conn: AsyncConnection, group_id: UUID) -> bool:
     """Mark an open or sealed group as cancelling, and audit it; one without members ends at once.
 
     False: it is cancelling already, or has ended. Its members are ended by stop_groups().
+
+    Model: action cancel_group.
     """
     return (await conn.execute(CANCEL_GROUP, {"group_id": group_id})).one_or_none() is not None
 
@@ -125,10 +127,10 @@ async def stop_groups(engine: AsyncEngine, timing: LeaseTiming) -> int:
     ended = 0
     for group in due:
         try:
-            if group.join_due:
-                ended += await _end_join(engine, timing, group.id, group.join_job_id)
-            else:
+            if not group.join_due:
                 ended += await stop_members(engine, timing, group.id)
+            if group.join_job_id is not None:
+                ended += await _end_join(engine, timing, group.id, group.join_job_id)
         except DBAPIError as error:
             if sqlstate_of(error) not in CONFLICTS:
                 raise
@@ -137,7 +139,10 @@ async def stop_groups(engine: AsyncEngine, timing: LeaseTiming) -> int:
 
 
 async def stop_members(engine: AsyncEngine, timing: LeaseTiming, group_id: UUID) -> int:
-    """Cancel what has not ended of a group that is cancelling: one walk over its members."""
+    """Cancel what has not ended of a group that is cancelling: one walk over its members.
+
+    Model: action stop_member.
+    """
     ended, after = 0, None
     while True:
         async with transaction(
@@ -175,6 +180,10 @@ async def _stop_rooted(engine: AsyncEngine, timing: LeaseTiming, group_id: UUID)
 
 
 async def _end_join(engine: AsyncEngine, timing: LeaseTiming, group_id: UUID, job_id: UUID) -> int:
+    """End the join of a group that has ended ill; 0 when it has been renewed meanwhile.
+
+    Model: action end_join.
+    """
     async with transaction(
         engine, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
     ) as conn:
