@@ -16,6 +16,9 @@ ENQUEUE = """chot.enqueue(text, text, text, jsonb, timestamptz, integer, integer
 INSERT_RUN = "chot.insert_run(chot.asked_job[], integer, integer)"
 JUDGE = "chot.judge(jsonb)"
 ARCHIVE = "chot.archive_jobs(uuid, interval, integer)"
+REFUSAL = """chot.refusal(k, p.kind, p.company, c.code IS NOT NULL, p.brand,
+                           b.code IS NOT NULL, p.payload, p.due, p.priority, p.max_attempts,
+                           coalesce(p.payload_version, k.payload_version))"""
 # (function, what it said, what it says)
 PARTS = (
     (
@@ -88,11 +91,10 @@ PARTS = (
             paid AS (""",
     ),
     # Before its fingerprint: a job without one is nobody's work, and is not inserted.
-    (JUDGE, "chot.refusal(k, p.kind,", "coalesce(chot.refusal(k, p.kind,"),
     (
         JUDGE,
-        "coalesce(p.payload_version, k.payload_version)) AS refused",
-        """coalesce(p.payload_version, k.payload_version)),
+        f"{REFUSAL} AS refused",
+        f"""coalesce({REFUSAL},
                            CASE WHEN k.locks IS NOT NULL THEN
                                chot.locks_refusal(p.company, p.brand, p.payload, k.locks)
                            END) AS refused""",
