@@ -211,6 +211,8 @@ async def _claim_locked(
 
     In order: its limits, its roots, what it joins, its row. Only then, in new statements, whether
     anybody's locks are in its way.
+
+    Model: actions claim_root, claim_check, register.
     """
     if roots.missing:
         await conn.execute(MAKE_ROOTS, {"roots": roots.missing})

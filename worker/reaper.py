@@ -57,7 +57,7 @@ async def reap_expired(conn: AsyncConnection) -> int:
 
     Answers how many.
 
-    Model: action reap.
+    Model: actions bury, reap.
     """
     return _told((await conn.execute(REAP_EXPIRED, {"result": None})).all())
 

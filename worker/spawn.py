@@ -102,6 +102,8 @@ async def carry_out(
     `guards` are locked first: those of an exit, where the fence is one. Raises PermanentError for a
     child that breaks a rule, RetryableError where another job does the work of one, Conflict when
     locks could not be had or the job's own group is being cancelled.
+
+    Model: action spawn.
     """
     own = any(spawn.group_id is None for spawn in spawns)
     await lock_guards(conn, Guards(roots=guards.roots, group=job.group_id if own else guards.group))

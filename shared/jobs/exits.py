@@ -68,6 +68,8 @@ def exit_statement(
     `gone`. `wakes` is for jobs with business locks: who may run now is given a message. Binds
     besides those of `update`: `:error`, `:result` (JSON text). Answers a row for each job that
     left: id, state, kind, queue, fence, attempt, wait_seconds.
+
+    Model: action exit_missed.
     """
     kept_error = kept_error or f"CAST({error} AS jsonb)"
     also = also and f"{also},"

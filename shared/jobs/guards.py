@@ -39,7 +39,10 @@ READ_GUARDS = text("SELECT lock_roots, group_id FROM chot.jobs WHERE id = :job_i
 
 
 async def lock_guards(conn: AsyncConnection, guards: Guards) -> None:
-    """Lock the guards until the transaction ends; call it before the statement that decides."""
+    """Lock the guards until the transaction ends; call it before the statement that decides.
+
+    Model: actions exit_root, group_row.
+    """
     if guards.roots:
         await _lock_roots(conn, guards.roots)
     if guards.group is not None:

@@ -157,6 +157,8 @@ def wake(freed: str, gone: str = NOBODY, *, most_lanes: str = str(MOST_LANES)) -
     `freed` is a SELECT of (root, part). Jobs with the same locks are one lane: of an exclusive lane
     only the first may run, of a shared one those before the first conflict. So a few rows of each
     lane are looked at, however many wait. They are marked, and get a message where they stood.
+
+    Model: action exit_check.
     """
     return f"""
     freed AS MATERIALIZED ({freed}),
@@ -233,6 +235,8 @@ async def wake_waiters(conn: AsyncConnection) -> int:
     """Stage a message for each waiter that may run and has none; answers how many. In autocommit.
 
     Two workers that do it at once take each its own.
+
+    Model: action wake_net.
     """
     woken = 0
     while count := int(await conn.scalar(WAKE_WAITERS) or 0):

@@ -20,7 +20,10 @@ PAUSE_QUEUE = text(f"""
 
 
 async def pause_queue(conn: AsyncConnection, queue: str) -> bool:
-    """Stop claims of this queue's jobs; running ones go on. False means no such queue."""
+    """Stop claims of this queue's jobs; running ones go on. False means no such queue.
+
+    Model: action pause_queue.
+    """
     return (await conn.execute(PAUSE_QUEUE, {"queue": queue})).one_or_none() is not None
 
 
@@ -47,6 +50,8 @@ async def resume_queue(conn: AsyncConnection, queue: str) -> int | None:
     """Make the queue's jobs claimable again; answers how many messages were staged for it.
 
     None means no such queue.
+
+    Model: action resume_queue.
     """
     row = (await conn.execute(RESUME_QUEUE, {"queue": queue})).one_or_none()
     return None if row is None else int(row.staged)

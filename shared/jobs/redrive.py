@@ -90,7 +90,7 @@ async def redrive_job(
     of its own, which has used the approval if there is one; the refusal by a twin is contained in
     a savepoint.
 
-    Model: action redrive.
+    Model: actions redrive, redrive_child.
     """
     try:
         async with conn.begin_nested():

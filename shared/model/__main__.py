@@ -71,25 +71,36 @@ def _numbers() -> list[str]:
 
 
 def _families(options: argparse.Namespace) -> list[Family]:
-    """The worlds that are meant: the one that is named, or that knows what is taken away."""
+    """The worlds that are meant: the one that is named, or those that know what is asked for."""
     if options.world:
         return [FAMILIES[options.world]]
-    return [family_of(options.without)] if options.without else list(FAMILIES.values())
+    if options.without:
+        return [family_of(options.without)]
+    given = set(_given(options))
+    return [family for family in FAMILIES.values() if given <= _known(family)]
+
+
+def _given(options: argparse.Namespace) -> dict[str, int]:
+    """The bounds that the call gives."""
+    given = {name: getattr(options, name, None) for name in _numbers()}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _known(family: Family) -> set[str]:
+    return {field.name for field in fields(family.full[0])}
+
+
+def _bounds(family: Family, options: argparse.Namespace) -> list[Any]:
+    """The bounds of this world, changed by what is given. ValueError for one that it has not."""
+    given, known = _given(options), _known(family)
+    if not set(given) <= known:
+        raise ValueError(f"the world of {family.name} has no {', '.join(set(given) - known)}")
+    return [replace(bounds, **given) for bounds in getattr(family, options.bounds)]
 
 
 def _say(line: str = "") -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def _bounds(family: Family, options: argparse.Namespace) -> list[Any]:
-    """The bounds of this world, changed by what is given. ValueError for one that it has not."""
-    given = {name: getattr(options, name) for name in _numbers()}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    known = {field.name for field in fields(family.full[0])}
-    if not set(chosen) <= known:
-        raise ValueError(f"the world of {family.name} has no {', '.join(set(chosen) - known)}")
-    return [replace(bounds, **chosen) for bounds in getattr(family, options.bounds)]
 
 
 def _explore(options: argparse.Namespace) -> int:

@@ -32,13 +32,21 @@ ACTIONS: dict[str, ActionSpec] = {
     "reap": _fair("worker.reaper.reap_expired", "{who} reaps {job}: pending again"),
     "bury": _fair("worker.reaper.reap_expired", "{who} reaps {job}: dead; {group}"),
     "cancel": _fair("shared.jobs.cancel.cancel_job", "{who} cancels {job}; {group}"),
-    "spawn": _fair(None, "{who} spawns {job}; {group}"),
-    "append": _fair(None, "{who} appends {job}; {group}"),
-    "seal": _fair(None, "{who} seals the group; {group}"),
-    "cancel_group": _fair(None, "{who} cancels the group: no child starts any more; {group}"),
-    "end_join": _fair(None, "{who} ends {job}, which must not run"),
-    "redrive_child": _fair(None, "{who} redrives {job}; {group}"),
-    "redrive_group": _fair(None, "{who} redrives the group: a new generation; {group}"),
+    "stop_member": _fair(
+        "shared.groups.stop.stop_members", "{who} cancels {job} of the cancelled group; {group}"
+    ),
+    "spawn": _fair("worker.spawn.carry_out", "{who} spawns {job}; {group}"),
+    "append": _fair("shared.groups.fill.append_jobs", "{who} appends {job}; {group}"),
+    "seal": _fair("shared.groups.fill.seal_group", "{who} seals the group; {group}"),
+    "cancel_group": _fair(
+        "shared.groups.stop.cancel_group",
+        "{who} cancels the group: no child starts any more; {group}",
+    ),
+    "end_join": _fair("shared.groups.stop._end_join", "{who} ends {job}, which must not run"),
+    "redrive_child": _fair("shared.jobs.redrive.redrive_job", "{who} redrives {job}; {group}"),
+    "redrive_group": _fair(
+        "shared.groups.redrive.redrive_group", "{who} redrives the group: a new generation; {group}"
+    ),
     "refused": _fair(None, "{who} is refused: {group}"),
     "lose_lease": _fair("worker.lease.hold_fence", "{who} finds its claim of {job} over"),
     "reconcile": _fair("worker.reconciler.restage_lost", "reconciler stages {job} again"),

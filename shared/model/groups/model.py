@@ -171,7 +171,7 @@ class GroupModel:
                     yield from self._begin(state, KEEPER, number, "bury", "buries")
             marked = state.group.state == CANCELLING and "cancelling_is_finished" in self.guards
             if marked and number != self.join and job.state in ACTIVE:
-                yield from self._begin(state, KEEPER, number, "cancel")
+                yield from self._begin(state, KEEPER, number, "stop_member")
 
     # Faults.
 

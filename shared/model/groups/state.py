@@ -16,7 +16,7 @@ Policy = Literal["fail_fast", "finish", "join"]
 Pc = Literal["idle", "running", "ending", "looked", "owing"]
 Purpose = Literal[
     "", "claim", "complete", "fail", "reap", "bury", "cancel", "spawn", "append", "seal",
-    "cancel_group", "end_join", "redrive_child", "redrive_group",
+    "cancel_group", "stop_member", "end_join", "redrive_child", "redrive_group",
 ]  # fmt: skip
 
 

@@ -231,6 +231,8 @@ class Transactions:
                 return redrivable(self.guards, state)
             case "cancel":
                 return job is not None and job.state in ACTIVE
+            case "stop_member":
+                return group == CANCELLING and job is not None and job.state in ACTIVE
             case _:
                 return job is not None and job.state == RUNNING and not job.lease
 

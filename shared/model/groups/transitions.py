@@ -15,7 +15,13 @@ from shared.model.groups.state import (
 from shared.model.guards import Guards
 from shared.model.state import CANCELLED, DEAD, PENDING, RUNNING, SUCCEEDED, TERMINAL
 
-ENDINGS = {"complete": SUCCEEDED, "fail": DEAD, "bury": DEAD, "cancel": CANCELLED}
+ENDINGS = {
+    "complete": SUCCEEDED,
+    "fail": DEAD,
+    "bury": DEAD,
+    "cancel": CANCELLED,
+    "stop_member": CANCELLED,
+}
 UNCOUNTED = {"bury": "reaper_counts", "cancel": "cancel_counts"}
 
 
