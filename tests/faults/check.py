@@ -3,11 +3,20 @@
 from tests.faults.check_books import BOOK_CHECKS
 from tests.faults.check_calls import CALL_CHECKS
 from tests.faults.check_fences import FENCE_CHECKS
+from tests.faults.check_groups import GROUP_CHECKS
 from tests.faults.check_liveness import LIVENESS_CHECKS
+from tests.faults.check_locks import LOCK_CHECKS
 from tests.faults.evidence import Evidence, Ordered
 from tests.faults.violations import Check, Violation
 
-CHECKS: tuple[Check, ...] = (*CALL_CHECKS, *FENCE_CHECKS, *BOOK_CHECKS, *LIVENESS_CHECKS)
+CHECKS: tuple[Check, ...] = (
+    *CALL_CHECKS,
+    *FENCE_CHECKS,
+    *BOOK_CHECKS,
+    *LIVENESS_CHECKS,
+    *LOCK_CHECKS,
+    *GROUP_CHECKS,
+)
 
 
 def check_evidence(evidence: Evidence) -> list[Violation]:

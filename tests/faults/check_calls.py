@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 
+from tests.faults.check_groups import GROUP_KINDS, PARENT
 from tests.faults.evidence import TERMINAL, Call, Job, Ordered
 from tests.faults.kinds import POISON
 from tests.faults.violations import Found
@@ -27,9 +28,14 @@ def is_poison(job: Job) -> bool:
 
 
 def healthy_jobs_succeed(seen: Ordered) -> Found:
-    """Not poison: succeeded, or cancelled by somebody. Poison: dead, or cancelled."""
+    """Not poison: succeeded, or cancelled by somebody. Poison: dead, or cancelled.
+
+    Of groups: members_end_as_they_were_told.
+    """
     asked = {call.job_id for call in seen.calls("cancel", "ok", "info")}
     for job in seen.evidence.jobs:
+        if job.kind in GROUP_KINDS and job.kind != PARENT:
+            continue
         if job.state == "cancelled":
             if job.id not in asked:
                 yield job.id, "is cancelled, and nobody asked for that"
@@ -59,7 +65,10 @@ def cancelled_stay_cancelled(seen: Ordered) -> Found:
 
 
 def no_job_from_nowhere(seen: Ordered) -> Found:
-    """Every job was given to a client, may come from an unknown call, or follows another."""
+    """Every job was given to a client, may come from an unknown call, or follows another.
+
+    Of groups: members_come_from_calls.
+    """
     given = {call.job_id for call in seen.submits if call.outcome == "ok"}
     unknown: Counter[tuple[str, int | None]] = Counter()
     for call in seen.submits:
@@ -67,7 +76,7 @@ def no_job_from_nowhere(seen: Ordered) -> Found:
         if follows or call.outcome == "info":
             unknown[call.work] += 1
     for job in seen.evidence.jobs:
-        if job.id in given:
+        if job.id in given or (job.kind in GROUP_KINDS and job.kind != PARENT):
             continue
         unknown[job.work] -= 1
         if unknown[job.work] < 0:

@@ -4,12 +4,16 @@ from collections import Counter
 from itertools import pairwise
 
 from shared.jobs.states import TRANSITIONS
+from tests.faults.check_groups import GROUP_KINDS
 from tests.faults.evidence import TERMINAL, Job, Ordered, Transition
 from tests.faults.violations import Found
 from worker.outcome import FREE_RELEASES
 
 LEGAL = {(str(old.value), str(new.value)) for old, new in TRANSITIONS} | {("running", "running")}
-CHUNKED = ("fault.write", "fault.move")
+CHUNKED = (
+    "fault.write", "fault.move", "fault.lock_write", "fault.lock_read", "fault.lock_two",
+    "fault.limited", *GROUP_KINDS,
+)  # fmt: skip
 
 
 def only_legal_transitions(seen: Ordered) -> Found:
@@ -29,7 +33,10 @@ def only_legal_transitions(seen: Ordered) -> Found:
 
 
 def the_dead_rise_by_redrive_only(seen: Ordered) -> Found:
-    """As many ways out of `dead` as redrives that were acknowledged, or unknown."""
+    """As many ways out of `dead` as redrives that were acknowledged, or unknown.
+
+    With its group, or with one of its group's members, a job may rise as well.
+    """
     sure = Counter(str(call.job_id) for call in seen.calls("redrive", "ok"))
     maybe = Counter(str(call.job_id) for call in seen.calls("redrive", "info"))
     for call in seen.calls("redrive_all", "ok"):
@@ -38,9 +45,20 @@ def the_dead_rise_by_redrive_only(seen: Ordered) -> Found:
     unknown = Counter(call.args["kind"] for call in seen.calls("redrive_all", "info"))
     for job_id, trail in seen.transitions.items():
         rose = sum(each.old_state == "dead" and each.state != "dead" for each in trail)
-        any_time = unknown[seen.jobs[job_id].kind] if job_id in seen.jobs else 0
+        job = seen.jobs.get(job_id)
+        any_time = 0 if job is None else unknown[job.kind] + _of_its_group(seen, job)
         if not sure[job_id] <= rose <= sure[job_id] + maybe[job_id] + any_time:
             yield job_id, f"left dead {rose} times; {sure[job_id]} redrives were acknowledged"
+
+
+def _of_its_group(seen: Ordered, job: Job) -> int:
+    """How many redrives of its group, or of others in it, may have brought it back."""
+    group = job.group_id or job.joins
+    if group is None:
+        return 0
+    others = {each.id for each in seen.members.get(group, [])} - {job.id}
+    asked = [*seen.calls("redrive", "ok", "info"), *seen.calls("redrive_group", "ok", "info")]
+    return sum(call.job_id in others or call.args.get("group") == group for call in asked)
 
 
 def fences_grow_by_claims(seen: Ordered) -> Found:

@@ -203,9 +203,16 @@ async def _gather(client: Client) -> None:
     await client.submit(kind, {"number": dice.randrange(4), "items": items})
 
 
+PLAIN = ("fault.write", "fault.move", "fault.move", "fault.limited")
+LOCKED = ("fault.lock_write", "fault.lock_read", "fault.lock_read", "fault.lock_two")
+PARTS = (None, "A", "B", "C", "C")
+RANGES = ((None, None), ("2026-01", "2026-03"), ("2026-03", None), ("2026-04", "2026-06"))
+
+
 async def _new_work(client: Client) -> None:
     dice, memory = client.dice, client.memory
-    kind = dice.choice(("fault.write", "fault.move"))
+    locked = dice.random() < 0.35
+    kind = dice.choice(LOCKED if locked else PLAIN)
     payload: dict[str, Any] = {
         "number": next(memory.numbers),
         "chunks": dice.randint(1, 5),
@@ -214,6 +221,12 @@ async def _new_work(client: Client) -> None:
         "fail_first": int(dice.random() < 0.05),
         "complete": dice.random() < 0.3,
     }
+    if locked:
+        first, last = dice.choice(RANGES)
+        payload |= {"part": dice.choice(PARTS), "first": first, "last": last}
+        # Shorter: they wait for each other.
+        payload |= {"chunks": dice.randint(1, 2), "seconds": round(dice.uniform(0, 0.2), 3)}
+        payload |= {"store": dice.choice(("S1", "S2"))}
     memory.recent.append((kind, payload))
     if dice.random() < 0.5:
         key = f"k{payload['number']}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg
 
-from tests.faults.evidence import LISTS, Evidence, Facts
+from tests.faults.evidence import LISTS, Evidence, Facts, Limit
 from tests.faults.history import History
 
 EPOCH = "extract(epoch FROM {})::float8 AS {}"
@@ -15,7 +15,8 @@ AT = EPOCH.format("at", "at")
 QUERIES: Mapping[str, str] = {
     "jobs": """
         SELECT j.id::text, kind, state, attempt, max_attempts, lost_leases, interruptions, fence,
-               checkpoint_no, p.payload::text AS payload
+               checkpoint_no, p.payload::text AS payload, company, brand, group_id::text,
+               joins::text
           FROM chot.jobs j JOIN chot.job_payloads p ON p.job_id = j.id ORDER BY j.id""",
     "transitions": f"""
         SELECT n, job_id::text, old_state, state, old_fence, fence, token::text, attempt,
@@ -32,8 +33,20 @@ QUERIES: Mapping[str, str] = {
     "keys": """
         SELECT key, job_id::text, convert_from(body, 'UTF8') AS body
           FROM chot.idempotency_keys""",
+    "locks": """
+        SELECT job_id::text, root, part, mode, period_from, period_to
+          FROM chot.job_locks ORDER BY job_id, n""",
+    "groups": """
+        SELECT id::text, state, policy, outcome, generation, total, remaining, succeeded, dead,
+               cancelled, join_job_id::text
+          FROM chot.groups ORDER BY id""",
     "entries": "SELECT job_id::text, chunk, account, amount FROM faults.entries ORDER BY n",
 }
+
+READ_LIMITS = """
+    SELECT kind, company, brand, max_running FROM chot.running_limits
+     UNION ALL
+    SELECT name, NULL, NULL, max_running FROM chot.kinds WHERE max_running IS NOT NULL"""
 
 
 async def collect(
@@ -47,11 +60,13 @@ async def collect(
             rows = [row | {"payload": _parsed(row["payload"])} for row in rows]
         lists[name] = [LISTS[name](**row) for row in rows]
     balances = await connection.fetch("SELECT code, balance FROM faults.accounts ORDER BY code")
+    limits = await connection.fetch(READ_LIMITS)
     orders = await connection.fetch("SELECT number, job_id::text FROM faults.orders")
     known = {
         "outbox": await connection.fetchval("SELECT count(*) FROM chot.outbox"),
         "balances": {str(row["code"]): row["balance"] for row in balances},
         "orders": [tuple(row) for row in orders],
+        "limits": [Limit(**dict(row)) for row in limits],
         "postgres": connection.get_server_version().major,
     }
     return Evidence(facts=Facts(**known, **facts), **lists)

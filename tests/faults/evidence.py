@@ -56,6 +56,10 @@ class Job:
     fence: int
     checkpoint_no: int
     payload: dict[str, Any]
+    company: str = "ACME"
+    brand: str | None = "RED"
+    group_id: str | None = None
+    joins: str | None = None
 
     @property
     def work(self) -> tuple[str, int | None]:
@@ -134,6 +138,45 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """One business lock of a job; an empty part is all of the root, an empty period an open end."""
+
+    job_id: str
+    root: str
+    part: str
+    mode: str
+    period_from: str
+    period_to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group's counter row at the end."""
+
+    id: str
+    state: str
+    policy: str
+    outcome: str | None
+    generation: int
+    total: int
+    remaining: int
+    succeeded: int
+    dead: int
+    cancelled: int
+    join_job_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """No more than so many jobs may run for which each column that is given says the same."""
+
+    kind: str | None
+    company: str | None
+    brand: str | None
+    max_running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """A fault and its target: "database", "sqs", "worker 2", "api 1"."""
 
@@ -165,6 +208,7 @@ class Facts:
     # Of the costing: movement or store balance → what the run stored, and what the oracle says.
     costed: dict[str, Any]
     oracle: dict[str, Any]
+    limits: list[Limit] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -179,6 +223,8 @@ class Evidence:
     attempts: list[Attempt] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
+    locks: list[Lock] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
 
     def save(self, home: Path) -> None:
@@ -197,6 +243,8 @@ LISTS: dict[str, type[Any]] = {
     "attempts": Attempt,
     "keys": Key,
     "entries": Entry,
+    "locks": Lock,
+    "groups": Group,
     "windows": Window,
 }
 
@@ -205,6 +253,7 @@ def load_evidence(home: Path) -> Evidence:
     """Read back what save() has written."""
     facts = json.loads((home / "facts.json").read_text())
     facts["orders"] = [(number, job_id) for number, job_id in facts["orders"]]
+    facts["limits"] = [Limit(**each) for each in facts["limits"]]
     lists: dict[str, Any] = {}
     for name, kind in LISTS.items():
         lines = (home / f"{name}.jsonl").read_text().splitlines()
@@ -256,6 +305,21 @@ class Ordered:
         return _by_job(sorted(self.evidence.attempts, key=lambda each: each.fence))
 
     @cached_property
+    def locks(self) -> dict[str, list[Lock]]:
+        """Each locked job's locks."""
+        return _by_job(self.evidence.locks)
+
+    @cached_property
+    def members(self) -> dict[str, list[Job]]:
+        """The jobs that are members of each group."""
+        return _by(self.evidence.jobs, "group_id")
+
+    @cached_property
+    def joins(self) -> dict[str, list[Job]]:
+        """The joins that each group has had."""
+        return _by(self.evidence.jobs, "joins")
+
+    @cached_property
     def submits(self) -> list[Call]:
         """Every call that may have made a job."""
         return [call for call in self.evidence.calls if call.op in SUBMITS]
@@ -266,9 +330,15 @@ class Ordered:
 
 
 def _by_job(rows: Iterable[T]) -> dict[str, list[T]]:
+    return _by(rows, "job_id")
+
+
+def _by(rows: Iterable[T], column: str) -> dict[str, list[T]]:
+    """Rows by this column, in their order; those where it is None are left out."""
     found: dict[str, list[T]] = defaultdict(list)
     for row in rows:
-        found[row.job_id].append(row)  # type: ignore[attr-defined] # every row has one
+        if (value := getattr(row, column)) is not None:
+            found[value].append(row)
     return found
 
 

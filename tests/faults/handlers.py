@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.errors import PermanentError, RetryableError
-from tests.faults.kinds import Chunked, Gather, Harm
+from tests.faults.kinds import Chunked, Gather, Harm, Member
 from tests.faults.schema import ACCOUNTS
 from tests.probes.handlers import exit_now
 from worker.context import CleanupContext, JobContext
@@ -38,6 +38,13 @@ async def write(context: JobContext, payload: Chunked) -> dict[str, Any] | None:
 async def move(context: JobContext, payload: Chunked) -> dict[str, Any] | None:
     """As write(), and each chunk moves money between two accounts, debit and credit."""
     return await _chunks(context, payload, moves=True)
+
+
+async def member(context: JobContext, payload: Member) -> dict[str, Any] | None:
+    """As write(), or its end when it is poison."""
+    if payload.poison:
+        raise PermanentError("told to be wrong", code="TOLD")
+    return await _chunks(context, payload, moves=False)
 
 
 async def _chunks(context: JobContext, payload: Chunked, *, moves: bool) -> dict[str, Any] | None:
@@ -144,6 +151,12 @@ async def clean_up(context: CleanupContext) -> None:
 HANDLERS = (
     Handler(kind="fault.write", run=write, cleanup=clean_up),
     Handler(kind="fault.move", run=move, cleanup=clean_up),
+    *(
+        Handler(kind=kind, run=write, cleanup=clean_up)
+        for kind in ("fault.lock_write", "fault.lock_read", "fault.lock_two", "fault.limited")
+    ),
+    Handler(kind="fault.member", run=member, cleanup=clean_up),
+    Handler(kind="fault.join", run=member, cleanup=clean_up),
     Handler(kind="fault.harm", run=harm),
     Handler(kind="fault.merge", run=gather),
     Handler(kind="fault.follow", run=gather),

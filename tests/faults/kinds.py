@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any, Literal
 
-from shared.kinds import Kind, Payload, RetryPolicy
+from shared.kinds import Kind, Lock, Payload, RetryPolicy
 
 FAST = RetryPolicy(base=timedelta(milliseconds=50), cap=timedelta(milliseconds=400))
 # Jobs that must end dead, whatever happens. Every other one must succeed.
@@ -40,6 +40,44 @@ class Gather(Payload):
     items: list[str] = []  # noqa: RUF012 - pydantic copies it
 
 
+class Locked(Chunked):
+    """Chunks under business locks: of a part of the books (None: all) and a range of months."""
+
+    part: str | None = None
+    first: str | None = None
+    last: str | None = None
+    store: str = "S1"
+
+
+class Member(Chunked):
+    """A member of a group, or its join; `poison` dies at its first attempt."""
+
+    poison: bool = False
+
+
+class Parent(Chunked):
+    """Spawns a group of so many members with its last chunk; `joined`: one that has a join."""
+
+    spawns: int = 0
+    joined: bool = False
+
+
+def books(mode: Literal["shared", "exclusive"]) -> Lock:
+    """A lock of the books that a payload of Locked names."""
+    return Lock(
+        root="books/{company}",
+        part="{payload.part}",
+        mode=mode,
+        period_from="{payload.first}",
+        period_to="{payload.last}",
+    )
+
+
+STOCK = Lock(root="stock/{payload.store}", part="{payload.part}")
+# No more of this kind may run, of all workers together.
+MOST_LIMITED = 2
+
+
 def _kind(name: str, payload: Any, **more: Any) -> Kind:
     return Kind(
         name=name,
@@ -57,4 +95,11 @@ KINDS = (
     _kind("fault.harm", Harm),
     _kind("fault.merge", Gather, on_duplicate="merge"),
     _kind("fault.follow", Gather, on_duplicate="follow_up"),
+    _kind("fault.lock_write", Locked, locks=(books("exclusive"),)),
+    _kind("fault.lock_read", Locked, locks=(books("shared"),)),
+    _kind("fault.lock_two", Locked, locks=(STOCK, books("exclusive"))),
+    _kind("fault.limited", Chunked, max_running=MOST_LIMITED),
+    _kind("fault.member", Member),
+    _kind("fault.join", Member),
+    _kind("fault.parent", Parent),
 )

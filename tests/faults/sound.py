@@ -9,14 +9,19 @@ from tests.faults.evidence import (
     Entry,
     Evidence,
     Facts,
+    Group,
     Job,
     Key,
+    Limit,
+    Lock,
     Transition,
     Window,
 )
 from tests.faults.schema import ACCOUNTS, OPENING_BALANCE
 
 WRITER, MOVER, GATHERER, POISON, CANCELLED = "w", "m", "g", "p", "c"
+HOLDER, WAITER = "h", "r"
+GROUP, FIRST, SECOND, JOIN = "G", "g1", "g2", "j"
 
 
 def facts(**changes: Any) -> Facts:
@@ -39,6 +44,7 @@ def facts(**changes: Any) -> Facts:
         "orders": [(1, WRITER)],
         "costed": {"RED/A movement 1": [[5, 0, None]]},
         "oracle": {"RED/A movement 1": [[5, 0, None]]},
+        "limits": [Limit(kind=None, company="ACME", brand="RED", max_running=1)],
     }
     return Facts(**(standard | changes))
 
@@ -156,11 +162,71 @@ def sound_trails() -> list[Transition]:
             ("running", 1, 0, 1),
             ("cancelled", 1, 0, 1),
         ),
+        *(each for start, name in SHORT for each in trail(start, name, *ONE_COMMIT)),
     ]
 
 
+ONE_COMMIT = (("pending", 0, 0, 0), ("running", 1, 0, 0), ("succeeded", 1, 0, 1))
+# What waits for a lock or for its group begins when that is free.
+SHORT = ((60, HOLDER), (63, WAITER), (70, FIRST), (73, SECOND), (76, JOIN))
+
+
+def lock(job_id: str, mode: str, **changes: str) -> Lock:
+    """A lock of all the books, for ever."""
+    standard = {"root": "books/ACME", "part": "", "period_from": "", "period_to": "~"}
+    return Lock(job_id=job_id, mode=mode, **(standard | changes))
+
+
+def locked_and_grouped() -> Evidence:
+    """Two jobs that exclude each other; a group of two, and its join."""
+    whole = {"complete": True}
+    return Evidence(
+        facts=facts(),
+        calls=[
+            submit(62, HOLDER, "fault.lock_write", {"number": 10}),
+            submit(63, WAITER, "fault.lock_read", {"number": 11}),
+            call(64, "open", args={"number": 12, "joined": True}, answer={"group": GROUP}),
+            call(
+                65,
+                "append",
+                args={"group": GROUP, "numbers": [13, 14]},
+                answer={"members": [FIRST, SECOND]},
+            ),
+            call(66, "seal", args={"group": GROUP}),
+        ],
+        jobs=[
+            job(HOLDER, "fault.lock_write", whole | {"number": 10}),
+            job(WAITER, "fault.lock_read", whole | {"number": 11}),
+            job(FIRST, "fault.member", whole | {"number": 13}, group_id=GROUP),
+            job(SECOND, "fault.member", whole | {"number": 14}, group_id=GROUP),
+            job(JOIN, "fault.join", whole | {"number": 12}, joins=GROUP),
+        ],
+        effects=[effect(start + 2, name, 0, 1) for start, name in SHORT],
+        attempts=[attempt(name, 1, "succeeded") for _, name in SHORT],
+        locks=[lock(HOLDER, "exclusive"), lock(WAITER, "shared")],
+        groups=[
+            Group(
+                id=GROUP,
+                state="ended",
+                policy="finish",
+                outcome="succeeded",
+                generation=1,
+                total=2,
+                remaining=0,
+                succeeded=2,
+                dead=0,
+                cancelled=0,
+                join_job_id=JOIN,
+            )
+        ],
+    )
+
+
 def sound() -> Evidence:
-    """A run in which all went well: a lost lease, a move, a merge, a poison, a cancel."""
+    """A run in which all went well: a lost lease, a move, a merge, a poison, a cancel, a wait
+    for a lock, a group.
+    """
+    more = locked_and_grouped()
     write, gather = {"number": 1, "chunks": 2}, {"number": 3, "items": ["i1", "i2"]}
     return Evidence(
         facts=facts(),
@@ -174,6 +240,7 @@ def sound() -> Evidence:
             call(61, "cancel", args={"job_id": CANCELLED}),
             call(8, "read_balances", answer={"total": ACCOUNTS * OPENING_BALANCE}),
             submit(9, "none", "fault.write", {"number": 99}, outcome="fail", answer={}),
+            *more.calls,
         ],
         jobs=[
             job(WRITER, "fault.write", write, attempt=2, fence=2, lost_leases=1, checkpoint_no=3),
@@ -181,6 +248,7 @@ def sound() -> Evidence:
             job(GATHERER, "fault.merge", gather),
             job(POISON, "fault.harm", {"number": 4, "how": "permanent"}, state="dead"),
             job(CANCELLED, "fault.write", {"number": 5, "chunks": 3}, state="cancelled"),
+            *more.jobs,
         ],
         transitions=sound_trails(),
         effects=[
@@ -190,6 +258,7 @@ def sound() -> Evidence:
             effect(32, GATHERER, 0, 1, item="i1"),
             effect(33, GATHERER, 1, 1, item="i2", xact=32),
             effect(52, CANCELLED, 0, 1),
+            *more.effects,
         ],
         attempts=[
             attempt(WRITER, 1, "lost_lease"),
@@ -198,12 +267,15 @@ def sound() -> Evidence:
             attempt(GATHERER, 1, "succeeded"),
             attempt(POISON, 1, "failed"),
             attempt(CANCELLED, 1, "cancelled"),
+            *more.attempts,
         ],
         keys=[Key(key="k2", job_id=MOVER, body=f"answer of {MOVER}")],
         entries=[
             Entry(job_id=MOVER, chunk=0, account=0, amount=7),
             Entry(job_id=MOVER, chunk=0, account=1, amount=-7),
         ],
+        locks=more.locks,
+        groups=more.groups,
         windows=[
             Window(fault="drain", target="worker 1", began=1, ended=2, detail={"exit_code": 0})
         ],

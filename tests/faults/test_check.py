@@ -9,17 +9,28 @@ from typing import Any
 
 import pytest
 
-from tests.faults import check_books, check_calls, check_fences, check_liveness
+from tests.faults import (
+    check_books,
+    check_calls,
+    check_fences,
+    check_groups,
+    check_liveness,
+    check_locks,
+)
 from tests.faults.check import CHECKS, check_evidence
 from tests.faults.evidence import Attempt, Call, Evidence, Ordered, Window, load_evidence
 from tests.faults.sound import (
     CANCELLED,
+    GROUP,
+    JOIN,
     MOVER,
     POISON,
+    WAITER,
     WRITER,
     call,
     effect,
     job,
+    lock,
     many,
     sound,
     submit,
@@ -41,7 +52,7 @@ def told(number: int, **changes: Any) -> Plant:
     return lambda e: change(e.calls, number, **changes)
 
 
-def moved(n: int, **changes: Any) -> Plant:
+def moved(n: int, /, **changes: Any) -> Plant:
     """Change the transition with this number."""
 
     def plant(evidence: Evidence) -> None:
@@ -82,6 +93,13 @@ def risen(evidence: Evidence) -> None:
         replace(each, n=each.n + 1, old_state="dead")
         for each in trail(42, POISON, ("pending", 1, 0, 1))
     )
+
+
+def second_join(evidence: Evidence) -> None:
+    """Somebody else has seen the count at zero, too."""
+    evidence.jobs.append(job("j2", "fault.join", {"number": 12, "complete": True}, joins=GROUP))
+    done = (("pending", 0, 0, 0), ("running", 1, 0, 0), ("succeeded", 1, 0, 1))
+    evidence.transitions += trail(90, "j2", *done)
 
 
 PLANTED: list[tuple[Check, str, Plant]] = [
@@ -289,6 +307,92 @@ PLANTED: list[tuple[Check, str, Plant]] = [
         check_liveness.no_two_owners_at_once,
         "taken before it ran out",
         moved(12, fence=2, token=MOVER, attempt=2),
+    ),
+    (check_locks.no_two_holders, "the reader begins before the writer ends", moved(62, n=66)),
+    (
+        check_locks.no_two_holders,
+        "an expired holder is passed by",
+        moved(62, state="running", lease_expires_at=62.0),
+    ),
+    (check_locks.each_locked_job_has_its_locks, "locks lost", lambda e: e.locks.clear()),
+    (
+        check_locks.each_locked_job_has_its_locks,
+        "locks of a job that asked for none",
+        lambda e: e.locks.append(lock(WRITER, "shared")),
+    ),
+    (check_locks.limits_are_never_exceeded, "two where one may", moved(22, n=36)),
+    (check_locks.a_free_lock_is_taken_in_time, "nobody wakes the waiter", moved(64, at=70.1)),
+    (
+        check_locks.a_free_lock_is_taken_in_time,
+        "waits to the end",
+        lambda e: e.transitions.__setitem__(
+            slice(None), [t for t in e.transitions if t.job_id != WAITER or t.n < 64]
+        ),
+    ),
+    (check_groups.groups_end, "never ends", lambda e: change(e.groups, 0, state="sealed")),
+    (
+        check_groups.groups_end,
+        "join left waiting",
+        lambda e: e.jobs.append(replace(e.jobs.pop(), state="pending")),
+    ),
+    (check_groups.acknowledged_members_are_there, "member lost", lambda e: e.jobs.pop(-2)),
+    (
+        check_groups.acknowledged_members_are_there,
+        "member of no group",
+        lambda e: change(e.jobs, -2, group_id=None),
+    ),
+    (
+        check_groups.members_come_from_calls,
+        "member nobody appended",
+        lambda e: e.jobs.append(job("x", "fault.member", {"number": 77}, group_id=GROUP)),
+    ),
+    (
+        check_groups.members_come_from_calls,
+        "member there twice",
+        lambda e: e.jobs.append(job("x", "fault.member", {"number": 13}, group_id=GROUP)),
+    ),
+    (check_groups.group_counters_are_true, "miscounted", lambda e: change(e.groups, 0, dead=1)),
+    (
+        check_groups.group_counters_are_true,
+        "not counted down",
+        lambda e: change(e.groups, 0, remaining=1),
+    ),
+    (
+        check_groups.the_join_runs_once_when_all_have_ended,
+        "begins before the last has ended",
+        moved(75, n=78),
+    ),
+    (
+        check_groups.the_join_runs_once_when_all_have_ended,
+        "a second join",
+        second_join,
+    ),
+    (
+        check_groups.the_join_runs_once_when_all_have_ended,
+        "no join",
+        lambda e: e.transitions.__setitem__(
+            slice(None), [t for t in e.transitions if t.job_id != JOIN]
+        ),
+    ),
+    (
+        check_groups.the_join_runs_once_when_all_have_ended,
+        "a join of a failed group",
+        lambda e: change(e.groups, 0, outcome="failed"),
+    ),
+    (
+        check_groups.members_end_as_they_were_told,
+        "cancelled by nobody",
+        lambda e: change(e.jobs, -2, state="cancelled"),
+    ),
+    (
+        check_groups.members_end_as_they_were_told,
+        "buried for nothing",
+        lambda e: change(e.jobs, -2, state="dead"),
+    ),
+    (
+        check_groups.members_end_as_they_were_told,
+        "poison that succeeded",
+        lambda e: change(e.jobs, -2, payload={"number": 14, "poison": True}),
     ),
 ]
 

@@ -41,6 +41,10 @@ MODULES = {
     "CHOT_QUEUES": "default:6,costing:1",
     "CHOT_DRAIN_SECONDS": f"{DRAIN_SECONDS:g}",
 }
+# Of a brand's moves, by an operator; fault.limited has a maximum of its own.
+LIMITS = """
+    INSERT INTO chot.running_limits (kind, company, brand, max_running, principal)
+    VALUES ('fault.move', 'ACME', 'RED', 5, 'operator')"""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where libfaketime leaves its files
 
 
@@ -203,6 +207,7 @@ async def _prepare(database: Database) -> None:
     try:
         await connection.execute(AUDIT_SCHEMA)
         await connection.execute(EFFECTS_SCHEMA)
+        await connection.execute(LIMITS)
     finally:
         await connection.close()
 
