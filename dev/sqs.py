@@ -19,7 +19,7 @@ import boto3
 from dev.processes import Child, Command, answers, free_port, start, wait_until
 
 Emulator = Literal["ministack", "moto"]
-QUEUES = ("costing", "posting", "migration", "default")
+QUEUES = ("costing", "posting", "migration", "default", "interactive")
 REGION = "ap-southeast-1"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 DAY_SECONDS = 86_400

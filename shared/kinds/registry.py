@@ -20,6 +20,8 @@ BUILT_IN = ("shared.kinds.costing",)
 NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 SCALARS = {str, int, bool}
 QUEUE = re.compile(r"[a-z][a-z0-9_]{0,39}")
+# Somebody looks at the screen: its slots are kept for jobs that soon make room for the next.
+INTERACTIVE, INTERACTIVE_SECONDS = "interactive", 60
 
 
 def load_kinds(modules: str) -> Mapping[str, Kind]:
@@ -71,6 +73,7 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
         raise ConfigRefused(f"{source}: queue {kind.queue!r} of kind {kind.name} is no queue name")
     if kind.timeout.total_seconds() <= 0:
         raise ConfigRefused(f"{source}: kind {kind.name} has no hard timeout; each kind needs one")
+    _refuse_long_interactive(source, kind)
     _refuse_strange_maximum(source, kind)
     refuse_unsound_locks(source, kind)
     if kind.payload.model_config.get("extra") != "forbid":
@@ -94,6 +97,15 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
                 f"{source}: kind {kind.name}: fingerprint field {field!r} must be a strict str, "
                 "int or bool, or a list of them, so that SQL and HTTP callers mean the same work"
             )
+
+
+def _refuse_long_interactive(source: str, kind: Kind) -> None:
+    seconds = kind.timeout.total_seconds()
+    if kind.queue == INTERACTIVE and seconds > INTERACTIVE_SECONDS:
+        raise ConfigRefused(
+            f"{source}: kind {kind.name} is of queue {INTERACTIVE} and may take {seconds:g} s: its "
+            f"timeout must be ≤ {INTERACTIVE_SECONDS} s there, or it belongs into another queue"
+        )
 
 
 def _refuse_strange_maximum(source: str, kind: Kind) -> None:

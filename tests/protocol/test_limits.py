@@ -203,6 +203,13 @@ async def test_a_maximum_below_one_is_refused() -> None:
         load_kinds("tests.protocol.never_running")
 
 
+async def test_a_long_interactive_kind_is_refused() -> None:
+    """A second more than a minute: the queue's few slots are for those who wait at a screen."""
+    with pytest.raises(ConfigRefused, match=r"probe.slow_ask.*61 s.*≤ 60 s"):
+        load_kinds("tests.protocol.long_interactive")
+    assert "probe.ask" in load_kinds("tests.probes.kinds,tests.scenarios.fair_kinds")
+
+
 async def test_the_maximum_is_mirrored(probes: AsyncEngine) -> None:
     """None, where the code says none: every worker start brings the database to the code."""
     rows = await fetch(probes, "SELECT DISTINCT max_running FROM chot.kinds")

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.jobs.cancel import cancel_job
 from shared.jobs.enqueue import Submit, enqueue_many
+from shared.jobs.weights import Weight, set_weights
 from shared.outbox import DELETE_SENT
 from shared.publishing import PER_SLOT, TAKE_DUE, UNSERVED, leave_window, take
 from shared.types import JobId
@@ -26,6 +27,7 @@ from tests.factories import (
     offer_slots,
     scalar,
 )
+from tests.protocol.api.keys import SEED_OTHER
 from worker.claim import claim_jobs
 from worker.reconciler import restage_lost
 
@@ -44,6 +46,7 @@ async def backlog(
     engine: AsyncEngine,
     count: int,
     *,
+    company: str = "ACME",
     brand: str | None = "RED",
     priority: int = 5,
     kind: str = "probe.write",
@@ -52,7 +55,7 @@ async def backlog(
     jobs = [
         Submit(
             kind=kind,
-            company="ACME",
+            company=company,
             brand=brand,
             priority=priority,
             payload={"number": next(NUMBERS)}
@@ -272,6 +275,69 @@ async def test_a_brands_backlog_keeps_no_other_brand_waiting(served: AsyncEngine
     order = await drained(served, rounds=2)
     assert brands(order)[:6].count("BLUE") == 3
     assert Counter(brands(order))["RED"] == 2 * WINDOW - 3, "no room is left unused"
+
+
+MANY = """
+    WITH made AS (
+        INSERT INTO chot.jobs (id, kind, company, brand, queue, priority, max_attempts,
+               available_at, fingerprint, on_duplicate, payload_version, principal, deployment_id)
+        SELECT chot.uuid7(), 'probe.write', 'ACME', 'RED', 'default', 5, 5, clock_timestamp(),
+               sha256(CAST(CAST(n AS text) AS bytea)), 'join', 1, 'test', gen_random_uuid()
+          FROM generate_series(1, CAST(:count AS integer)) AS n
+        RETURNING *)
+    INSERT INTO chot.outbox (job_id, queue, kind, company, brand, priority, next_send_at)
+    SELECT id, queue, kind, company, brand, priority, available_at FROM made"""
+
+
+@pytest.mark.parametrize("count", [200, 10_000])
+async def test_how_long_a_brand_waits_is_no_matter_of_anothers_backlog(
+    served: AsyncEngine, count: int
+) -> None:
+    """RED has so many, then BLUE comes with ten: what passes BLUE's is the same number.
+
+    The window that is out already, and one of RED's for each of BLUE's.
+    """
+    await execute(served, MANY, count=count)
+    await publish(served)
+    blue = await backlog(served, 10, brand="BLUE")
+    passed, left = WINDOW, set(blue)
+    while left:
+        order = await drained(served, rounds=1)
+        assert order, "there is room, and BLUE waits"
+        last = max((n for n, row in enumerate(order) if row.job_id in left), default=len(order))
+        passed += sum(row.brand == "RED" for row in order[:last])
+        left -= set(ids(order))
+    assert passed <= WINDOW + len(blue) + 1
+
+
+async def test_brands_of_one_code_in_two_companies_take_turns(
+    served: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """A RED of another company is another brand: it does not wait behind ACME's backlog."""
+    await execute(owner_engine, SEED_OTHER)
+    await backlog(served, 100)
+    await publish(served)
+    others = await backlog(served, 3, company="OTHER")
+    order = ids(await drained(served, rounds=1))
+    assert all(each in order[:7] for each in others)
+    assert len(order) == WINDOW
+
+
+async def test_a_weight_is_of_one_companys_brand(
+    served: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """ACME's RED has three times the weight of OTHER's, whatever their codes."""
+    await execute(owner_engine, SEED_OTHER)
+    async with served.begin() as conn:
+        weight = Weight(company="ACME", brand="RED", weight=3)
+        assert await set_weights(conn, "default", [weight])
+        assert not await set_weights(conn, "none", [weight])
+    await backlog(served, 100)
+    theirs = set(await backlog(served, 100, company="OTHER"))
+    sent: list[UUID] = []
+    for _ in range(4):
+        sent += ids(await drained(served, rounds=1))
+    assert abs(len(theirs.intersection(sent)) - WINDOW) <= 2
 
 
 async def test_one_place_at_a_time_goes_round_as_well(served: AsyncEngine) -> None:

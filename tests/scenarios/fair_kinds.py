@@ -1,4 +1,4 @@
-"""A long kind of which at most three may run at once, beside the probes in their queue."""
+"""Kinds of different lengths: long, long with a maximum, and short with somebody waiting."""
 
 from datetime import timedelta
 
@@ -25,6 +25,14 @@ KINDS = (
         retry=FAST,
         fingerprint_fields=("number",),
         queue="migration",
+    ),
+    Kind(
+        name="probe.ask",
+        payload=Misbehave,
+        timeout=timedelta(seconds=60),
+        retry=FAST,
+        fingerprint_fields=("number",),
+        queue="interactive",
     ),
 )
 HANDLERS = tuple(Handler(kind=kind.name, run=misbehave) for kind in KINDS)

@@ -145,6 +145,24 @@ async def test_a_queue_of_its_own_keeps_a_long_kind_apart(
     assert await scalar(probes, running, ids=long) == 2
 
 
+@pytest.mark.alone
+@pytest.mark.scenario("F60")
+async def test_an_interactive_job_starts_at_once_while_all_other_slots_are_busy(
+    probes: AsyncEngine, fleet: Fleet
+) -> None:
+    """Its slots are reserved: no backlog and no long job of another queue is ever in them."""
+    worker = fleet.worker(CHOT_QUEUES=f"default:{SLOTS},interactive:1", **KINDS)
+    await working(worker)
+    long = await submit(probes, *(sleeping("probe.misbehave", 600.0) for _ in range(3 * SLOTS)))
+    await started(probes, SLOTS)
+    for _ in range(3):
+        (asked,) = await submit(probes, sleeping("probe.ask", 0.0))
+        assert await waited(probes, asked) <= 2 * RELAY_POLL + SLACK
+        await all_reached(probes, [asked], "succeeded")
+    running = "SELECT count(*) FROM chot.jobs WHERE id = ANY(:ids) AND state = 'running'"
+    assert await scalar(probes, running, ids=long) == SLOTS
+
+
 @asynccontextmanager
 async def a_stream(engine: AsyncEngine, *, seconds: float) -> AsyncIterator[None]:
     """High-priority jobs without end: there are always more of them than all slots can take."""
