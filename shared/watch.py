@@ -11,15 +11,20 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.jobs.stops import books_frozen, kind_paused
 from shared.limits import Limits
 from shared.logs import alert, log
 
-READ_DUE = text("""
+# What an operator has stopped starves by his will.
+READ_DUE = text(f"""
     SELECT q.name AS queue, oldest.seconds
       FROM chot.queues q, LATERAL (
-           SELECT extract(epoch FROM clock_timestamp() - min(j.available_at))::double precision
+           SELECT extract(epoch FROM clock_timestamp() - j.available_at)::double precision
                       AS seconds
-             FROM chot.jobs j WHERE j.queue = q.name AND j.state = 'pending') AS oldest
+             FROM chot.jobs j
+            WHERE j.queue = q.name AND j.state = 'pending'
+              AND NOT {kind_paused("j")} AND NOT {books_frozen("j")}
+            ORDER BY j.available_at LIMIT 1) AS oldest
      WHERE NOT q.paused AND oldest.seconds > :due_seconds ORDER BY q.name""")
 
 # A snapshot without a write holds dead rows as well as one with. What a follower holds with

@@ -10,10 +10,12 @@ from shared.cli.exits import Exit, Failure
 from shared.cli.options import as_json, print_json
 from shared.database import is_unreachable, open_engine
 from shared.errors import ConfigRefused
+from shared.jobs.limits import limits_of
+from shared.jobs.stops import books_frozen, covers_books, kind_paused
 from shared.restored import mark_restored, refuse_restored
 from shared.settings import load_migrate_url
 
-READ_SIGNS = text("""
+READ_SIGNS = text(f"""
     SELECT (SELECT count(*) FROM chot.jobs WHERE state = 'running'
                AND lease_expires_at < clock_timestamp()) AS jobs_with_expired_lease,
            (SELECT count(*) FROM chot.jobs WHERE state = 'dead') AS dead_jobs,
@@ -25,12 +27,18 @@ READ_SIGNS = text("""
                AND o.next_send_at < clock_timestamp() - interval '1 minute'
                AND NOT EXISTS (SELECT FROM chot.queues q WHERE q.name = o.queue AND q.paused)
                AND NOT EXISTS (SELECT FROM chot.published p WHERE p.queue = o.queue)
-               AND NOT EXISTS (SELECT FROM chot.kinds k
-                                WHERE k.name = o.kind AND k.max_running IS NOT NULL))
+               AND NOT {kind_paused("o")} AND NOT {books_frozen("o")}
+               AND NOT EXISTS ({limits_of("o")}))
                AS overdue_messages,
            (SELECT count(*) FROM chot.queues q WHERE q.paused
                AND EXISTS (SELECT FROM chot.jobs j WHERE j.queue = q.name AND j.state = 'pending'))
                AS paused_queues,
+           (SELECT count(*) FROM chot.kinds k WHERE k.paused
+               AND EXISTS (SELECT FROM chot.jobs j WHERE j.kind = k.name AND j.state = 'pending'))
+               AS paused_kinds,
+           (SELECT count(*) FROM chot.freezes cf
+             WHERE EXISTS (SELECT FROM chot.jobs j
+                            WHERE j.state = 'pending' AND {covers_books("j")})) AS frozen_books,
            (SELECT count(*) FROM chot.queues q WHERE NOT q.paused
                AND EXISTS (SELECT FROM chot.jobs j WHERE j.queue = q.name AND j.state = 'pending')
                AND NOT EXISTS (SELECT FROM chot.worker_queues w JOIN chot.workers USING (worker_id)
@@ -46,6 +54,14 @@ SIGNS = {
     "paused_queues": (
         "paused queues with jobs",
         "`chot queues` names them, `chot resume QUEUE` starts them",
+    ),
+    "paused_kinds": (
+        "paused kinds with jobs",
+        "`chot kinds` names them, `chot resume --kind KIND` starts them",
+    ),
+    "frozen_books": (
+        "frozen books with jobs",
+        "`chot freezes` names them, `chot thaw` ends a freeze",
     ),
     "unserved_queues": ("queues with jobs and no live worker", "start a worker for them"),
     "movements_seen": ("movements seen", ""),

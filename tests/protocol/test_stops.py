@@ -14,12 +14,14 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.audit import Action
+from shared.cli.doctor import READ_SIGNS
 from shared.jobs.enqueue import Submit, enqueue
 from shared.jobs.freeze import Books, freeze_books, list_freezes, running_on_books, thaw_books
 from shared.jobs.pause import pause_kind, pause_queue, resume_kind, resume_queue, running_of_kind
 from shared.outbox import DELETE_SENT
 from shared.publishing import take
 from shared.types import JobId
+from shared.watch import READ_DUE
 from tests.factories import (
     NUMBERS,
     autocommit,
@@ -281,6 +283,29 @@ async def test_a_stopped_job_is_not_taken_for_lost(probes: AsyncEngine) -> None:
     await execute(probes, "DELETE FROM chot.outbox")
     async with autocommit(probes).connect() as conn:
         assert await restage_lost(conn, 1.0) == 3
+
+
+@pytest.mark.parametrize("name", STOPS)
+async def test_what_is_stopped_calls_nobody_and_is_found_by_the_doctor(
+    probes: AsyncEngine, name: str
+) -> None:
+    """It starves by an operator's will: no alert, no overdue message, but a sign of its own."""
+    await backlog(probes, 3)
+    for column, table in (("available_at", "jobs"), ("next_send_at", "outbox")):
+        await execute(probes, f"UPDATE chot.{table} SET {column} = {column} - interval '1 hour'")
+    sign = {"queue": "paused_queues", "kind": "paused_kinds"}.get(name, "frozen_books")
+
+    async def looked() -> tuple[int, int, int]:
+        async with probes.connect() as conn:
+            starved = (await conn.execute(READ_DUE, {"due_seconds": 60})).all()
+            signs = (await conn.execute(READ_SIGNS)).mappings().one()
+        return len(starved), signs["overdue_messages"], signs[sign]
+
+    assert await looked() == (1, 3, 0)
+    await act(probes, STOPS[name].on)
+    assert await looked() == (0, 0, 1)
+    await act(probes, STOPS[name].off)
+    assert await looked() == (1, 3, 0)
 
 
 @pytest.mark.parametrize("name", ["kind", "brand"])
