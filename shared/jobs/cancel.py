@@ -19,6 +19,8 @@ _CANCEL = """
 _NOTED = noted_job(Action.JOB_CANCEL, "gone")
 CANCEL_JOB = exit_statement(_CANCEL, outcome="'cancelled'", also=_NOTED)
 CANCEL_LOCKED = exit_statement(_CANCEL, outcome="'cancelled'", also=_NOTED, wakes=True)
+# A claim may be on its way: the statement after this one sees the attempt that it has opened.
+LOCK_JOB = text("SELECT id FROM chot.jobs WHERE id = :job_id FOR NO KEY UPDATE")
 
 
 async def cancel_job(conn: AsyncConnection, job_id: JobId) -> bool:
@@ -31,6 +33,7 @@ async def cancel_job(conn: AsyncConnection, job_id: JobId) -> bool:
     """
     guards = await read_guards(conn, job_id)
     await lock_guards(conn, guards)
+    await conn.execute(LOCK_JOB, {"job_id": job_id})
     statement = CANCEL_LOCKED if guards.roots else CANCEL_JOB
     binds = {"job_id": job_id, "result": None, "error": None}
     return (await conn.execute(statement, binds)).one_or_none() is not None
