@@ -19,7 +19,7 @@ from shared.jobs.states import ATTEMPTS_LEFT_AFTER_LOSS, CLAIMABLE, KNOWN_TO_A_L
 
 # What one exit wakes at most; maintenance goes on from there.
 MOST_WOKEN = 500
-MOST_READERS = 200
+MOST_READERS = 500
 MOST_LANES = 500
 _OTHER_MODES = """CASE m.mode WHEN 'shared' THEN ARRAY['exclusive']
                                      ELSE ARRAY['exclusive', 'shared'] END"""
@@ -64,19 +64,20 @@ def waiters_before(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
     return f"""
               FROM chot.job_locks m
              CROSS JOIN LATERAL (
-                 SELECT l.* FROM chot.job_locks l
+                 SELECT l.job_id, l.root, l.part, l.mode FROM chot.job_locks l
                   WHERE m.part <> '' AND l.waiting AND l.root = m.root
                     AND l.part = ANY(ARRAY[m.part, '']) AND l.mode = ANY({_OTHER_MODES})
                     AND (l.turn, l.job_id) < (m.turn, m.job_id) AND chot.locks_conflict(l, m)
                  UNION ALL
-                 SELECT l.* FROM chot.job_locks l
+                 SELECT l.job_id, l.root, l.part, l.mode FROM chot.job_locks l
                   WHERE m.part = '' AND l.waiting AND l.root = m.root
                     AND l.mode = ANY({_OTHER_MODES})
                     AND (l.turn, l.job_id) < (m.turn, m.job_id) AND chot.locks_conflict(l, m)
              ) AS w
-              JOIN chot.jobs wj ON wj.id = w.job_id
-             WHERE m.job_id = {of}.id AND {could_run("wj")} AND wj.id <> ALL({gone})
-               AND {at}"""
+             CROSS JOIN LATERAL (
+                 SELECT wj.* FROM chot.jobs wj
+                  WHERE wj.id = w.job_id AND {could_run("wj")} OFFSET 0) AS wj
+             WHERE m.job_id = {of}.id AND wj.id <> ALL({gone}) AND {at}"""
 
 
 def unlocked(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
@@ -138,10 +139,12 @@ def _candidates(lane: str, gone: str, most: str) -> str:
     """Unwoken waiters of a lane that could run but for locks, the first ones."""
     return f"""
              SELECT j.id, j.lock_roots, l.turn
-               FROM chot.job_locks l JOIN chot.jobs j ON j.id = l.job_id
+               FROM chot.job_locks l
+              CROSS JOIN LATERAL (
+                  SELECT j.id, j.lock_roots FROM chot.jobs j
+                   WHERE j.id = l.job_id AND {could_run("j")} OFFSET 0) AS j
               WHERE l.waiting AND l.woken_at IS NULL AND l.root = {lane}.root
-                AND l.part = {lane}.part AND l.lane = {lane}.lane
-                AND {could_run("j")} AND j.id <> ALL({gone})
+                AND l.part = {lane}.part AND l.lane = {lane}.lane AND j.id <> ALL({gone})
               ORDER BY l.turn, l.job_id LIMIT {most}"""
 
 
@@ -151,12 +154,19 @@ def _candidates(lane: str, gone: str, most: str) -> str:
 _AT_FREED = "m.root IN (SELECT f.root FROM freed f)"
 
 
-def wake(freed: str, gone: str = NOBODY, *, most_lanes: str = str(MOST_LANES)) -> str:
+def wake(
+    freed: str,
+    gone: str = NOBODY,
+    *,
+    most_lanes: str = str(MOST_LANES),
+    was_in_its_way: str = "true",
+) -> str:
     """CTEs of a recursive WITH: `woken_staged` has a row for each waiter that may run now.
 
     `freed` is a SELECT of (root, part). Jobs with the same locks are one lane: of an exclusive lane
     only the first may run, of a shared one those before the first conflict. So a few rows of each
     lane are looked at, however many wait. They are marked, and get a message where they stood.
+    `was_in_its_way` is a predicate over a lane's first waiter `head`.
 
     Model: action exit_check.
     """
@@ -185,7 +195,7 @@ def wake(freed: str, gone: str = NOBODY, *, most_lanes: str = str(MOST_LANES)) -
           FROM (SELECT DISTINCT ON (lane) root, part, lane
                   FROM (SELECT * FROM lanes LIMIT {most_lanes}) AS these ORDER BY lane) AS lane
          CROSS JOIN LATERAL ({_candidates("lane", gone, "1")}) AS head
-         WHERE {unlocked("head", gone, _AT_FREED)}),
+         WHERE {was_in_its_way} AND {unlocked("head", gone, _AT_FREED)}),
     runnable AS MATERIALIZED (
         SELECT one.id, one.turn
           FROM heads
@@ -215,7 +225,12 @@ def wake(freed: str, gone: str = NOBODY, *, most_lanes: str = str(MOST_LANES)) -
 FREED_BY_EXIT = """
         SELECT DISTINCT l.root, l.part FROM gone JOIN chot.job_locks l ON l.job_id = gone.id"""
 GONE = "ARRAY(SELECT id FROM gone)"
-WAKE_AT_EXIT = f"{unregistered('gone')}, {wake(FREED_BY_EXIT, GONE)}"
+# Readers end all the time where somebody shares a root with them and waits at another one.
+_WAS_IN_ITS_WAY = f"""EXISTS (
+             SELECT FROM chot.job_locks g JOIN chot.job_locks m ON chot.locks_conflict(g, m)
+              WHERE g.job_id = ANY({GONE}) AND m.job_id = head.id OFFSET 0)"""
+WAKE_AT_EXIT = f"""{unregistered("gone")},
+    {wake(FREED_BY_EXIT, GONE, was_in_its_way=_WAS_IN_ITS_WAY)}"""
 
 # What no exit has freed: a pause, a freeze, a maximum of what one exit wakes. Holds no root, for it
 # only adds messages; who is not claimed after all is registered again.
@@ -241,6 +256,6 @@ async def wake_waiters(conn: AsyncConnection) -> int:
     woken = 0
     while count := int(await conn.scalar(WAKE_WAITERS) or 0):
         woken += count
-        if count < MOST_READERS:
+        if count < MOST_WOKEN:
             break
     return woken

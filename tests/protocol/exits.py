@@ -1,6 +1,6 @@
 """Every way a running job leaves `running`, for the tests that ask the same of all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -34,7 +34,13 @@ async def claimed_for(engine: AsyncEngine, how: str, **payload: Any) -> HeldLeas
     return held
 
 
-async def prepare(engine: AsyncEngine, held: HeldLease, how: str) -> HeldLease:
+async def prepare(
+    engine: AsyncEngine,
+    held: HeldLease,
+    how: str,
+    *,
+    again: Callable[..., Awaitable[HeldLease]] = claimed_again,
+) -> HeldLease:
     """Use the job's budget up as far as this exit needs it; the lease it is then held by."""
     job_id = held.lease.job_id
     if how in {"fail_last", "release_last", "reap_last"}:
@@ -43,7 +49,7 @@ async def prepare(engine: AsyncEngine, held: HeldLease, how: str) -> HeldLease:
         await released_before(engine, held, FREE_RELEASES)
     if how == "reap_last":
         await expire_lease(engine, job_id)
-        return await claimed_again(engine, job_id, worker="b")
+        return await again(engine, job_id, worker="b")
     return held
 
 
