@@ -8,16 +8,30 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.approving import use_given
 from api.authentication import Caller
 from api.bodies import job_url, job_view
-from api.problems import Problem
+from api.group_redrive import redrive_in
+from api.group_views import group_active
+from api.problems import Problem, ProblemRaised
 from api.resources import Resources
 from api.submission import payload_problem
 from shared.access import Scope
 from shared.audit import Action
 from shared.errors import Busy
+from shared.groups.group import GroupState
+from shared.groups.renew import Gone
 from shared.jobs.cancel import cancel_job
 from shared.jobs.pace import Row
 from shared.jobs.read import get_job, show_job
-from shared.jobs.redrive import CleanupPending, NotDead, Redriven, TwinActive, redrive_job
+from shared.jobs.redrive import (
+    CleanupPending,
+    GroupStops,
+    JoinRuns,
+    JoinsGroup,
+    NotDead,
+    RedriveAnswer,
+    Redriven,
+    TwinActive,
+    redrive_job,
+)
 from shared.json_text import to_json
 from shared.types import TERMINAL, JobId, JobState
 
@@ -110,11 +124,20 @@ async def _redrive(
     if isinstance(approval, Problem):
         return approval
     answer = await redrive_job(conn, JobId(job_id), approval=approval)
+    if isinstance(answer, JoinsGroup):
+        # Whoever gives it back gives back what it waits for, or it would never start.
+        try:
+            await redrive_in(conn, answer.group_id, approval)
+        except ProblemRaised as raised:
+            return raised.problem
+        return None
+    return _refusal(job_id, answer)
+
+
+def _refusal(job_id: UUID, answer: RedriveAnswer) -> Problem | None:
     match answer:
         case Redriven():
             return None
-        case None:
-            return job_not_found(job_id)
         case NotDead():
             return _not_dead(answer.state)
         case CleanupPending():
@@ -124,6 +147,14 @@ async def _redrive(
             more = {"twin": {"id": twin, "status_url": job_url(twin)}}
             detail = f"job {twin} does this work already"
             return Problem(slug="twin-active", detail=detail, more=more)
+        case GroupStops():
+            return group_active(GroupState.CANCELLING)
+        case JoinRuns():
+            return group_active("joining")
+        case Gone():
+            return Problem(slug="members-archived", detail=str(answer))
+        case JoinsGroup() | None:
+            return job_not_found(job_id)
     assert_never(answer)
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.problems import Problem
+from api.problems import Problem, ProblemRaised
 from api.settings import ApiSettings
 from shared.approvals import Approval, Refused, use_approval
 from shared.audit import Action
@@ -17,6 +17,10 @@ WHY: Mapping[Refused, str] = {
     Refused.EXPIRED: "that approval has expired",
     Refused.OWN: "that approval is this account's own; it must be another account's",
 }
+
+
+# A redrive of a group is one of each of its members: whoever must ask for those must ask for it.
+IMPLIED_BY: Mapping[Action, Action] = {Action.GROUP_REDRIVE: Action.JOB_REDRIVE}
 
 
 async def use_given(
@@ -33,10 +37,26 @@ async def use_given(
     Where the act is then refused, or this answers a problem, roll the transaction back.
     """
     if approval_id is None:
-        needed = action in settings.approved_actions
+        needed = not settings.approved_actions.isdisjoint({action, IMPLIED_BY.get(action, action)})
         return approval_required(action, target) if needed else None
     used = await use_approval(conn, approval_id, action, target, requester=requester)
     return approval_required(action, target, used) if isinstance(used, Refused) else used
+
+
+async def require_given(
+    conn: AsyncConnection,
+    settings: ApiSettings,
+    action: Action,
+    target: str,
+    approval_id: UUID | None,
+    *,
+    requester: str,
+) -> Approval | None:
+    """As use_given(), where a problem is raised and so rolls the transaction back."""
+    used = await use_given(conn, settings, action, target, approval_id, requester=requester)
+    if isinstance(used, Problem):
+        raise ProblemRaised(used)
+    return used
 
 
 def approval_required(action: Action, target: str, refused: Refused | None = None) -> Problem:

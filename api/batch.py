@@ -96,7 +96,14 @@ class Batch:
     listed: str
 
 
-def read_batch(body: bytes, key: str | None, kinds: Mapping[str, Kind], who: Caller) -> Batch:
+def read_batch(
+    body: bytes,
+    key: str | None,
+    kinds: Mapping[str, Kind],
+    who: Caller,
+    *,
+    route: str = BATCH_PATH,
+) -> Batch:
     """Everything that is judged without the database; raises Malformed and ProblemRaised.
 
     CPU work in proportion to the body, on no data but its own: it may run in a thread.
@@ -105,7 +112,7 @@ def read_batch(body: bytes, key: str | None, kinds: Mapping[str, Kind], who: Cal
     asked = None
     if key is not None:
         said = _condensed(raw)
-        asked = ask(who.principal, key, method="POST", route=BATCH_PATH, body=said)
+        asked = ask(who.principal, key, method="POST", route=route, body=said)
     broken = _envelope_problem(raw)
     if broken is not None:
         if asked is None:
@@ -172,13 +179,17 @@ def _judged(item: Any, kinds: Mapping[str, Kind], who: Caller) -> tuple[Submit |
 
 
 def _placed(problem: Problem, index: int) -> Problem:
+    return place(problem, f"jobs[{index}]")
+
+
+def place(problem: Problem, where: str) -> Problem:
     """The problem with the place of its item before each field."""
-    errors = [_placed_field(each, index) for each in problem.errors]
+    errors = [_placed_field(each, where) for each in problem.errors]
     return replace(problem, errors=errors)
 
 
-def _placed_field(error: FieldError, index: int) -> FieldError:
-    return replace(error, field=f"jobs[{index}].{error.field}".rstrip("."))
+def _placed_field(error: FieldError, where: str) -> FieldError:
+    return replace(error, field=f"{where}.{error.field}".rstrip("."))
 
 
 async def submit_batch(resources: Resources, batch: Batch) -> Answer:
@@ -192,21 +203,21 @@ async def submit_batch(resources: Resources, batch: Batch) -> Answer:
         if batch.asked is not None:
             found = await begin(conn, batch.asked)
             if found is not None:
-                _refuse_lost_rights(found, batch)
+                refuse_lost_rights(found, batch)
                 return found
         if isinstance(batch.checked, Problem):
             raise ProblemRaised(batch.checked)
         checked, listed = batch.checked, batch.listed
         no_room = await admission.beyond(conn)
         if no_room:
-            checked = _without_room(checked, no_room)
+            checked = without_room(checked, no_room)
             listed = listed_jobs([each for each in checked if isinstance(each, Submit)])
         met = await enqueue_each(conn, listed) if listed != "[]" else []
         if no_room and not any(isinstance(each, Accepted) for each in met):
             # Nothing is stored, not even under the key: the same batch may pass later.
             raise ProblemRaised(next(iter(no_room.values())))
-        _tell_made(admission, checked, met)
-        answer = await _answer(checked, met)
+        tell_made(admission, checked, met)
+        answer = await answer_batch(checked, met)
         if batch.asked is not None:
             hours = resources.settings.idempotency_hours
             await store_answer(conn, batch.asked, answer, hours=hours)
@@ -214,7 +225,7 @@ async def submit_batch(resources: Resources, batch: Batch) -> Answer:
     return answer
 
 
-def _without_room(
+def without_room(
     checked: Sequence[Submit | Problem], no_room: Mapping[int, Problem]
 ) -> Sequence[Submit | Problem]:
     """The items, with a problem for each job, by its number among the jobs, that has no room."""
@@ -227,18 +238,19 @@ def _without_room(
     ]
 
 
-def _tell_made(
+def tell_made(
     admission: Admission,
     checked: Sequence[Submit | Problem],
     met: Sequence[Accepted | EnqueueRefused],
 ) -> None:
+    """Say which of the jobs were made of the room that was given."""
     jobs = [each for each in checked if isinstance(each, Submit)]
     for job, answer in zip(jobs, met, strict=True):
         if isinstance(answer, Accepted) and answer.created:
             admission.made(job)
 
 
-def _refuse_lost_rights(stored: Answer, batch: Batch) -> None:
+def refuse_lost_rights(stored: Answer, batch: Batch) -> None:
     """ProblemRaised where the stored answer shows a job that the account may not submit today."""
     if not batch.barred:
         return
@@ -248,9 +260,10 @@ def _refuse_lost_rights(stored: Answer, batch: Batch) -> None:
             raise ProblemRaised(problem)
 
 
-async def _answer(
+async def answer_batch(
     checked: Sequence[Submit | Problem], met: Sequence[Accepted | EnqueueRefused]
 ) -> Answer:
+    """What BatchAnswer describes, of items and of what became of those that are jobs."""
     counts = {"created": 0, "duplicate": 0, "error": 0}
     written = []
     for index, item in enumerate(_items(checked, met)):

@@ -146,6 +146,8 @@ class JobSummary(BaseModel):
     started_at: str | None
     finished_at: str | None
     redriven: RedrivenView | None
+    group: str | None = Field(description="the group that it is a member of")
+    joins: str | None = Field(description="the group whose end it waits for, or has waited for")
     links: Links
 
 
@@ -188,6 +190,8 @@ def job_summary(row: Row) -> dict[str, Any]:
         "started_at": show_instant(row["started_at"]),
         "finished_at": show_instant(row["finished_at"]),
         "redriven": _redriven(row),
+        "group": _id(row["group_id"]),
+        "joins": _id(row["joins"]),
         "links": _links(row["id"], state),
     }
 
@@ -221,6 +225,10 @@ def progress_view(row: Row) -> dict[str, Any] | None:
         "moved_at": show_instant(pace.moved_at),
         "eta": show_instant(pace.eta),
     }
+
+
+def _id(found: object) -> str | None:
+    return None if found is None else str(found)
 
 
 def _redriven(row: Row) -> dict[str, Any] | None:

@@ -70,6 +70,8 @@ SUMMARY = {
     "started_at": "2026-02-01T01:00:02.218540Z",
     "finished_at": None,
     "redriven": None,
+    "group": None,
+    "joins": None,
     "links": {"self": URL, "cancel": f"{URL}/cancel"},
 }
 JOB = SUMMARY | {"result": None, "attempts": [ATTEMPT]}
@@ -81,6 +83,49 @@ CANCELLED = JOB | {
         ATTEMPT | {"ended_at": "2026-02-01T01:00:11.006213Z", "outcome": "cancelled"},
     ],
 }
+GROUP_ID = "019a8f3e-9c0d-7e1f-8a2b-3c4d5e6f7a8b"
+GROUP_URL = f"/v1/groups/{GROUP_ID}"
+GROUP: dict[str, Any] = {
+    "id": GROUP_ID,
+    "company": "SAMPLE",
+    "brand": None,
+    "state": "open",
+    "policy": "finish",
+    "outcome": None,
+    "generation": 1,
+    "total": 0,
+    "remaining": 0,
+    "succeeded": 0,
+    "dead": 0,
+    "cancelled": 0,
+    "join": {"id": JOB_ID, "state": "pending", "status_url": URL},
+    "principal": PRINCIPAL,
+    "opened_at": "2026-02-01T01:00:00.118002Z",
+    "sealed_at": None,
+    "ended_at": None,
+    "links": {
+        "self": GROUP_URL,
+        "jobs": f"/v1/jobs?group={GROUP_ID}",
+        "append": f"{GROUP_URL}/jobs:batch",
+        "seal": f"{GROUP_URL}/seal",
+        "cancel": f"{GROUP_URL}/cancel",
+    },
+}
+GROUP_LINKS = {"self": GROUP_URL, "jobs": f"/v1/jobs?group={GROUP_ID}"}
+SEALED_GROUP = GROUP | {
+    "state": "sealed",
+    "total": 40,
+    "remaining": 28,
+    "succeeded": 12,
+    "sealed_at": "2026-02-01T01:00:03.552810Z",
+    "links": GROUP_LINKS | {"cancel": f"{GROUP_URL}/cancel"},
+}
+CANCELLING_GROUP = SEALED_GROUP | {
+    "state": "cancelling",
+    "outcome": "cancelled",
+    "links": GROUP_LINKS,
+}
+REDRIVEN_GROUP = SEALED_GROUP | {"generation": 2, "remaining": 3, "succeeded": 37}
 DEAD_JOB = {
     "id": DEAD_ID,
     "kind": "costing.run",

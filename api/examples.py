@@ -13,6 +13,7 @@ from api.example_bodies import (
     APPROVAL,
     BATCH,
     CANCELLED,
+    CANCELLING_GROUP,
     CURSOR,
     DEAD_ID,
     DEAD_JOB,
@@ -20,6 +21,8 @@ from api.example_bodies import (
     DEAD_URL,
     FREEZE,
     FROZEN,
+    GROUP,
+    GROUP_ID,
     JOB,
     JOB_ID,
     JOINED,
@@ -29,6 +32,8 @@ from api.example_bodies import (
     METRICS,
     PRINCIPAL,
     QUEUE,
+    REDRIVEN_GROUP,
+    SEALED_GROUP,
     SUBMITTED,
     SUMMARY,
     WHY,
@@ -45,6 +50,12 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "POST /v1/jobs/{job_id}/redrive": {
         "202": {"id": DEAD_ID, "state": "pending", "status_url": DEAD_URL}
     },
+    "POST /v1/groups": {"201": GROUP},
+    "GET /v1/groups/{group_id}": {"200": SEALED_GROUP},
+    "POST /v1/groups/{group_id}/jobs:batch": {"200": BATCH},
+    "POST /v1/groups/{group_id}/seal": {"200": SEALED_GROUP},
+    "POST /v1/groups/{group_id}/cancel": {"200": CANCELLING_GROUP},
+    "POST /v1/groups/{group_id}/redrive": {"202": REDRIVEN_GROUP},
     "GET /v1/dead-letters": {
         "200": {"jobs": [DEAD_JOB], "messages": [DEAD_MESSAGE], "next_cursor": None}
     },
@@ -97,6 +108,8 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
 }
 PARAMETERS: Mapping[str, Any] = {
     "job_id": JOB_ID,
+    "group_id": GROUP_ID,
+    "group": GROUP_ID,
     "queue": "default",
     "state": "running",
     "kind": "costing.run",

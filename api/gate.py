@@ -27,6 +27,7 @@ from shared.database import DATABASE_ERRORS
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 DESCRIPTION_PATHS = frozenset({"/docs", "/openapi.json"})
 BATCH_PATH = "/v1/jobs:batch"
+APPEND_PATH = "/v1/groups/*/jobs:batch"  # * is a group's id
 FACTS = "chot.facts"
 BODIES_BYTES_MAX = 256 * 1024 * 1024  # 32 of the largest batches, or 800 of the largest submits
 BODY_SECONDS_MAX = 30.0  # 300 KiB at 10 KiB/s; who sends slower only holds a connection
@@ -121,7 +122,7 @@ class Gate:
 
     async def _problem(self, request: Request) -> Problem | None:
         announced = request.headers.get("content-length", "")
-        limit = self._batch_limit if request.scope["path"] == BATCH_PATH else BODY_LIMIT_BYTES
+        limit = self._batch_limit if _is_batch(request.scope["path"]) else BODY_LIMIT_BYTES
         if announced.isdigit() and int(announced[:20]) > limit:
             return too_large(limit)
         if request.scope["path"] in self._open_paths:
@@ -152,6 +153,11 @@ class Gate:
             return None
         authenticator: Authenticator = request.app.state.authenticator
         return await authenticator.authenticate(token)
+
+
+def _is_batch(path: str) -> bool:
+    before, _, after = APPEND_PATH.partition("*")
+    return path == BATCH_PATH or (path.startswith(before) and path.endswith(after))
 
 
 def token_of(request: Request) -> str | None:

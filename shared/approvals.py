@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.audit import Action, noted
 
 # The acts that can be made to ask for one (CHOT_APPROVALS).
-APPROVABLE = frozenset({Action.JOB_REDRIVE})
+APPROVABLE = frozenset({Action.JOB_REDRIVE, Action.GROUP_REDRIVE})
 
 
 def read_actions(setting: str) -> frozenset[Action]:

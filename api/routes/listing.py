@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Annotated, Self
+from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -12,6 +13,7 @@ from api.bodies import JobSummary, job_summary, parse_instant
 from api.cursors import read_job_cursor, write_cursor
 from api.dependencies import Ready, Who
 from api.description import problems
+from api.groups import required
 from api.problems import ProblemRaised, field_problem
 from api.queries import Limit
 from api.resources import Resources
@@ -42,6 +44,7 @@ class ListQuery(BaseModel):
     kind: str | None = Field(None, max_length=100)
     company: str | None = Field(None, max_length=100)
     brand: str | None = Field(None, max_length=100)
+    group: UUID | None = Field(None, description="members of this group")
     submitter: str | None = Field(None, max_length=200, description="the account that submitted it")
     created_from: Instant = Field(None, description="from this instant on, with an offset")
     created_to: Instant = Field(None, description="before this instant, with an offset")
@@ -76,6 +79,7 @@ class ListQuery(BaseModel):
             kind=self.kind,
             company=self.company,
             brand=self.brand,
+            group=self.group,
             submitter=self.submitter,
             created_from=self.created_from,
             created_to=self.created_to,
@@ -90,13 +94,17 @@ class JobPage(BaseModel):
 
 
 @router.get(
-    "", response_class=Response, responses=problems("unknown-kind") | {200: {"model": JobPage}}
+    "",
+    response_class=Response,
+    responses=problems("unknown-kind", "group-not-found") | {200: {"model": JobPage}},
 )
 async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who: Who) -> Response:
     """List jobs, newest first; paging neither repeats nor skips one while they change."""
     before = None if query.cursor is None else read_job_cursor(query.cursor)
     async with resources.transaction() as conn:
         await _refuse_unknown_kind(conn, resources, query.kind)
+        if query.group is not None:
+            await required(conn, query.group, who.scope)
         page = await list_jobs(
             conn, query.wanted, limit=query.limit, before=before, scope=who.scope
         )

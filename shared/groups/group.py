@@ -169,7 +169,7 @@ def member_outcome(row: RowMapping) -> MemberOutcome:
 
 # By the index of members, a page at a time.
 READ_MEMBERS = text("""
-    SELECT j.id, j.kind, j.company, j.brand, j.state, j.finished_at, o.result, o.error,
+    SELECT j.id, j.kind, j.company, j.brand, j.state, j.payload_version, o.result, o.error,
            p.payload
       FROM chot.jobs j
       LEFT JOIN chot.job_outputs o ON o.job_id = j.id

@@ -71,19 +71,20 @@ _CANCELLING = """EXISTS (
                        SELECT FROM chot.groups cg
                         WHERE cg.id = :group_id AND cg.state = 'cancelling')"""
 
-# Rows that a fence holds at this moment are passed over, and met by the next look.
+# Rows that a fence holds at this moment are passed over, and met by the next look. Locked by a
+# statement before: a claim may be on its way, and the one after sees the attempt it has opened.
+LOCK_MEMBERS = text(f"""
+    SELECT e.id FROM chot.jobs e
+     WHERE e.group_id = :group_id AND e.state IN ('pending', 'running') AND {_CANCELLING}
+       AND (CAST(:after AS uuid) IS NULL OR e.id > CAST(:after AS uuid))
+       AND e.lock_roots IS NULL
+     ORDER BY e.id LIMIT {BATCH} FOR NO KEY UPDATE SKIP LOCKED""")
+LOCK_MEMBER = text("SELECT id FROM chot.jobs WHERE id = :job_id FOR NO KEY UPDATE")
 CANCEL_MEMBERS = exit_statement(
     f"""
     UPDATE chot.jobs j SET {_CANCELLED}, cleanup_due = (j.attempt > 0)
-      FROM (WITH found AS MATERIALIZED (
-                SELECT e.id FROM chot.jobs e
-                 WHERE e.group_id = :group_id AND e.state IN ('pending', 'running')
-                   AND {_CANCELLING}
-                   AND (CAST(:after AS uuid) IS NULL OR e.id > CAST(:after AS uuid))
-                   AND e.lock_roots IS NULL
-                 ORDER BY e.id LIMIT {BATCH} FOR NO KEY UPDATE SKIP LOCKED)
-            SELECT id FROM found) AS active
-     WHERE j.id = active.id AND j.state IN ('pending', 'running')""",
+     WHERE j.id = ANY(CAST(:ids AS uuid[])) AND j.group_id = :group_id
+       AND j.state IN ('pending', 'running')""",
     outcome="'cancelled'",
     error=_ERROR,
 )
@@ -149,12 +150,13 @@ async def stop_members(engine: AsyncEngine, timing: LeaseTiming, group_id: UUID)
             engine, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
         ) as conn:
             await conn.execute(LOCK_GROUP, {"group_id": group_id})
-            binds = {"group_id": group_id, "after": after, "result": None}
-            rows = (await conn.execute(CANCEL_MEMBERS, binds)).all()
-        ended += len(rows)
-        if len(rows) < BATCH:
+            binds = {"group_id": group_id, "after": after}
+            ids = (await conn.scalars(LOCK_MEMBERS, binds)).all()
+            binds = {"group_id": group_id, "ids": list(ids), "result": None}
+            ended += len((await conn.execute(CANCEL_MEMBERS, binds)).all())
+        if len(ids) < BATCH:
             break
-        after = max(row.id for row in rows)
+        after = ids[-1]
     ended += await _stop_rooted(engine, timing, group_id)
     log.info("group.stopped", group_id=str(group_id), jobs=ended)
     return ended
@@ -172,6 +174,7 @@ async def _stop_rooted(engine: AsyncEngine, timing: LeaseTiming, group_id: UUID)
                 engine, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
             ) as conn:
                 await lock_guards(conn, guards_of(row))
+                await conn.execute(LOCK_MEMBER, {"job_id": row.id})
                 binds = {"job_id": row.id, "group_id": group_id, "result": None}
                 ended += len((await conn.execute(CANCEL_MEMBER, binds)).all())
         if len(found) < BATCH:

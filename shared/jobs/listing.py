@@ -29,6 +29,7 @@ CONDITIONS = {
     "kind": "j.kind = :kind",
     "company": "j.company = :company",
     "brand": "j.brand = :brand",
+    "group": "j.group_id = :group",
     "submitter": "j.principal = :submitter",
     "created_from": "j.created_at >= :created_from",
     "created_to": "j.created_at < :created_to",
@@ -56,6 +57,7 @@ class JobFilter:
     kind: str | None = None
     company: str | None = None
     brand: str | None = None
+    group: UUID | None = None
     submitter: str | None = None
     created_from: datetime | None = None
     created_to: datetime | None = None
@@ -67,6 +69,7 @@ class JobFilter:
             "kind": self.kind,
             "company": self.company,
             "brand": self.brand,
+            "group": self.group,
             "submitter": self.submitter,
             "created_from": self.created_from,
             "created_to": self.created_to,
@@ -161,7 +164,11 @@ def _source(wanted: JobFilter, binds: dict[str, Any], end: str = "ORDER BY j.id 
     is in order by itself (`end`), or all of them would be read and sorted first.
     """
     ranged = [CONDITIONS[name] for name in RANGE if name in binds]
-    if "scope_company" in binds:
+    if wanted.group is not None:
+        # Its members lie in one company, and in one brand if it has one: who may see the group
+        # sees all of them.
+        ways = [[CONDITIONS["group"]]]
+    elif "scope_company" in binds:
         ways = [[CONDITIONS[name] for name in binds if name.startswith("scope_")]]
     elif wanted.states and wanted.states <= INDEXED_STATES:
         ways = [[f"j.state = '{state}'"] for state in sorted(wanted.states)]

@@ -42,6 +42,12 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/v1/jobs/{job_id}/why"): Role.READ,
     ("POST", "/v1/jobs/{job_id}/cancel"): Role.OPERATE,
     ("POST", "/v1/jobs/{job_id}/redrive"): Role.OPERATE,
+    ("POST", "/v1/groups"): Role.SUBMIT,
+    ("GET", "/v1/groups/{group_id}"): Role.READ,
+    ("POST", "/v1/groups/{group_id}/jobs:batch"): Role.SUBMIT,
+    ("POST", "/v1/groups/{group_id}/seal"): Role.SUBMIT,
+    ("POST", "/v1/groups/{group_id}/cancel"): Role.OPERATE,
+    ("POST", "/v1/groups/{group_id}/redrive"): Role.OPERATE,
     ("GET", "/v1/dead-letters"): Role.OPERATE,
     ("POST", "/v1/dead-letters/redrive"): Role.OPERATE,
     ("GET", "/v1/queues"): Role.READ,
@@ -75,7 +81,7 @@ OF_ALL_COMPANIES = {
 OF_A_COMPANY = {("POST", "/v1/books/freeze"), ("POST", "/v1/books/thaw")}
 HAS_ACME = {"ACME", "all"}
 # A job's, though its path does not say so.
-OF_A_JOB = {("POST", "/v1/jobs"), ("POST", "/v1/approvals")}
+OF_A_JOB = {("POST", "/v1/jobs"), ("POST", "/v1/groups"), ("POST", "/v1/approvals")}
 JSON = {"Content-Type": "application/json"}
 
 
@@ -109,17 +115,28 @@ async def dead_red_job(client: httpx.AsyncClient, engine: AsyncEngine, owner: st
     return job_id
 
 
+async def red_group(client: httpx.AsyncClient, owner: str) -> str:
+    """An open group of ACME's brand RED, as a holder of `owner` opened it."""
+    body = json.dumps({"company": "ACME", "brand": "RED"})
+    made = await client.post("/v1/groups", content=body, headers=JSON | bearer(owner))
+    group_id: str = made.json()["id"]
+    return group_id
+
+
 async def ask(
     client: httpx.AsyncClient, method: str, path: str, job_id: str, key: str
 ) -> httpx.Response:
-    """A request that would succeed for an admin."""
+    """A request that would succeed for an admin, on this job and this group."""
+    job_id, group_id = ids
     url = path.replace("{job_id}", job_id).replace("{queue}", "default")
-    url = url.replace("{kind}", "api.note")
+    url = url.replace("{kind}", "api.note").replace("{group_id}", group_id)
     if method == "DELETE":
         url += "?kind=api.note"
     body = {
         "/v1/jobs": note(),
         "/v1/jobs:batch": {"jobs": [note()]},
+        "/v1/groups": {"company": "ACME", "brand": "RED"},
+        "/v1/groups/{group_id}/jobs:batch": {"jobs": [note()]},
         "/v1/dead-letters/redrive": {"ids": [job_id]},
         "/v1/approvals": {"action": "job.redrive", "target": job_id},
         "/v1/queues/{queue}/weights": {
@@ -149,8 +166,8 @@ def judge(method: str, path: str, answer: httpx.Response, role: Role, scope: str
         assert (problem["role"], problem["route"]) == (needs, f"{method} {path}"), where
     elif scope in SEES_RED or ("{job_id}" not in path and (method, path) not in OF_A_JOB):
         assert answer.status_code in {200, 201, 202, 409}, (where, answer.text)
-    elif (method, path) != ("POST", "/v1/jobs"):
-        problem_of(answer, 404, "job-not-found")
+    elif (method, path) not in {("POST", "/v1/jobs"), ("POST", "/v1/groups")}:
+        problem_of(answer, 404, "group-not-found" if "{group_id}" in path else "job-not-found")
     else:
         slug = "unknown-company" if scope == "OTHER" else "unknown-brand"
         problem_of(answer, 422, slug)
@@ -178,7 +195,7 @@ async def test_every_route_for_every_brand(
     admin = await make_key(owner_engine, Role.ADMIN)
     for name, scope in SCOPES.items():
         key = await make_key(owner_engine, role, scope=scope)
-        job_id = await dead_red_job(guarded, engine, admin)
+        ids = (await dead_red_job(guarded, engine, admin), await red_group(guarded, admin))
         for method, path in routes_of(settings):
             judge(method, path, await ask(guarded, method, path, job_id, key), role, name)
 
