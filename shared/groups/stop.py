@@ -152,8 +152,8 @@ async def stop_members(engine: AsyncEngine, timing: LeaseTiming, group_id: UUID)
             await conn.execute(LOCK_GROUP, {"group_id": group_id})
             binds = {"group_id": group_id, "after": after}
             ids = (await conn.scalars(LOCK_MEMBERS, binds)).all()
-            binds = {"group_id": group_id, "ids": list(ids), "result": None}
-            ended += len((await conn.execute(CANCEL_MEMBERS, binds)).all())
+            these = {"group_id": group_id, "ids": list(ids), "result": None}
+            ended += len((await conn.execute(CANCEL_MEMBERS, these)).all())
         if len(ids) < BATCH:
             break
         after = ids[-1]
