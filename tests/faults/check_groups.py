@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.faults.evidence import TERMINAL, Group, Job, Ordered, Transition
+from tests.faults.kinds import child_number
 from tests.faults.violations import Found
 
 MEMBER, PARENT, JOIN = "fault.member", "fault.parent", "fault.join"
@@ -64,11 +65,6 @@ def spawned_by(parent: Job) -> dict[tuple[str, int], int]:
     number = parent.payload["number"]
     works = {(MEMBER, child_number(number, place)): 1 for place in range(parent.payload["spawns"])}
     return works | ({(JOIN, number): 1} if parent.payload["joined"] else {})
-
-
-def child_number(parent: int, place: int) -> int:
-    """The number of a spawned child: no client's."""
-    return -(parent * 100 + place + 1)
 
 
 def group_counters_are_true(seen: Ordered) -> Found:

@@ -143,8 +143,11 @@ def _judged(response: httpx.Response) -> tuple[Outcome, dict[str, Any]]:
         # A report of many; one job says by whom it was redriven, under the same name.
         if "refused" in told:
             return "ok", answer | {key: _ids(told[key]) for key in ("redriven", "refused")}
-        answer |= {"job_id": told["id"]}
-        answer |= {k: told[k] for k in ("created", "duplicate", "state") if k in told}
+        if "jobs" in told:
+            members = [item["job"]["id"] for item in told["jobs"] if item.get("job")]
+            return "ok", answer | {"members": members}
+        answer |= {"group" if "policy" in told else "job_id": told["id"]}
+        answer |= {k: told[k] for k in ("created", "duplicate", "state", "outcome") if k in told}
         return "ok", answer
     if response.status_code < SERVER_ERROR or any(each in response.text for each in UNDONE):
         return "fail", answer
@@ -211,7 +214,7 @@ RANGES = ((None, None), ("2026-01", "2026-03"), ("2026-03", None), ("2026-04", "
 
 async def _new_work(client: Client) -> None:
     dice, memory = client.dice, client.memory
-    locked = dice.random() < 0.35
+    locked = dice.random() < 0.45
     kind = dice.choice(LOCKED if locked else PLAIN)
     payload: dict[str, Any] = {
         "number": next(memory.numbers),
@@ -225,7 +228,7 @@ async def _new_work(client: Client) -> None:
         first, last = dice.choice(RANGES)
         payload |= {"part": dice.choice(PARTS), "first": first, "last": last}
         # Shorter: they wait for each other.
-        payload |= {"chunks": dice.randint(1, 2), "seconds": round(dice.uniform(0, 0.2), 3)}
+        payload |= {"chunks": dice.randint(1, 2), "seconds": round(dice.uniform(0, 0.4), 3)}
         payload |= {"store": dice.choice(("S1", "S2"))}
     memory.recent.append((kind, payload))
     if dice.random() < 0.5:

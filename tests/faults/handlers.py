@@ -11,12 +11,13 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.errors import PermanentError, RetryableError
-from tests.faults.kinds import Chunked, Gather, Harm, Member
+from tests.faults.kinds import Chunked, Gather, Harm, Member, Parent, child_number
 from tests.faults.schema import ACCOUNTS
 from tests.probes.handlers import exit_now
 from worker.context import CleanupContext, JobContext
 from worker.fence import FencedTransaction
 from worker.handlers import Handler
+from worker.spawn import Child
 
 EFFECT = text("""
     INSERT INTO faults.effects (job_id, chunk, item, fence, attempt, pid)
@@ -45,6 +46,32 @@ async def member(context: JobContext, payload: Member) -> dict[str, Any] | None:
     if payload.poison:
         raise PermanentError("told to be wrong", code="TOLD")
     return await _chunks(context, payload, moves=False)
+
+
+async def parent(context: JobContext, payload: Parent) -> None:
+    """As write(); the last commit spawns a group, with the numbers that the checks expect."""
+    done = (context.checkpoint or {}).get("chunks", 0)
+    for chunk in range(done, payload.chunks):
+        completes = chunk == payload.chunks - 1
+        async with context.completion() if completes else context.transaction() as tx:
+            await _write_effect(context, tx, chunk)
+            if completes:
+                children, join = _family(payload)
+                await context.spawn(tx, children, join=join)
+                tx.result = {"spawned": len(children)}
+            else:
+                tx.checkpoint = {"chunks": chunk + 1}
+
+
+def _family(payload: Parent) -> tuple[list[Child], Child | None]:
+    """The children, and their join."""
+    numbers = [child_number(payload.number, place) for place in range(payload.spawns)]
+    children = [
+        Child(kind="fault.member", payload={"number": number, "complete": True})
+        for number in numbers
+    ]
+    join = Child(kind="fault.join", payload={"number": payload.number, "complete": True})
+    return children, join if payload.joined else None
 
 
 async def _chunks(context: JobContext, payload: Chunked, *, moves: bool) -> dict[str, Any] | None:
@@ -157,6 +184,7 @@ HANDLERS = (
     ),
     Handler(kind="fault.member", run=member, cleanup=clean_up),
     Handler(kind="fault.join", run=member, cleanup=clean_up),
+    Handler(kind="fault.parent", run=parent, cleanup=clean_up),
     Handler(kind="fault.harm", run=harm),
     Handler(kind="fault.merge", run=gather),
     Handler(kind="fault.follow", run=gather),

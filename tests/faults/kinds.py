@@ -43,16 +43,21 @@ class Gather(Payload):
 class Locked(Chunked):
     """Chunks under business locks: of a part of the books (None: all) and a range of months."""
 
+    store: str
     part: str | None = None
     first: str | None = None
     last: str | None = None
-    store: str = "S1"
 
 
 class Member(Chunked):
     """A member of a group, or its join; `poison` dies at its first attempt."""
 
     poison: bool = False
+
+
+def child_number(parent: int, place: int) -> int:
+    """The number of a spawned child: no client's."""
+    return -(parent * 100 + place + 1)
 
 
 class Parent(Chunked):

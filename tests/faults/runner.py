@@ -5,7 +5,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
@@ -17,6 +17,7 @@ from dev.sample_company import load_sample
 from tests.faults.backing import Backing
 from tests.faults.check import check_evidence
 from tests.faults.check_liveness import stuck_leases, waits_for_a_claim
+from tests.faults.check_locks import waits_for_a_lock
 from tests.faults.clients import (
     CALL_SECONDS,
     Client,
@@ -29,6 +30,7 @@ from tests.faults.clients import (
 )
 from tests.faults.collect import collect
 from tests.faults.evidence import Evidence, Ordered
+from tests.faults.group_clients import Opened, run_group_client, seal_the_rest
 from tests.faults.history import History
 from tests.faults.nemeses import heal, run_schedule
 from tests.faults.oracle import compute_oracle, read_costed
@@ -93,7 +95,7 @@ async def _run_in(world: World, plan: Plan, home: Path) -> Evidence:
     (home / "schedule.json").write_text(json.dumps(listed, indent=1))
     began = time()
     async with httpx.AsyncClient(timeout=CALL_SECONDS) as http, _watching(world):
-        clients = _clients(world, dice, http, plan.clients + 2)
+        clients = _clients(world, dice, http, plan.clients + 3)
         sql = SqlClient(world, random.Random(dice.getrandbits(64)), clients[0].memory)
         storm = Storm(world, clients, sql, plan, plan.seconds / parts)
         if plan.restores:
@@ -102,6 +104,7 @@ async def _run_in(world: World, plan: Plan, home: Path) -> Evidence:
         for turn in range(FINAL_TRIES):
             if await cost(clients[0], storm.load(), f"costing-at-the-end-{turn}") == "ok":
                 break
+        await seal_the_rest(clients[0], storm.opened)
         drained, drain_seconds = await _drain(world, plan.drain_seconds)
     world.history.end_open()
     facts = {"began": began, "drained": drained, "drain_seconds": drain_seconds}
@@ -175,6 +178,7 @@ class Storm:
     sql: SqlClient
     plan: Plan
     seconds: float
+    opened: Opened = field(default_factory=Opened)
 
     def load(self) -> Workload:
         """What the clients do from now on."""
@@ -187,13 +191,14 @@ class Storm:
 
     async def rage(self, steps: list[Step]) -> None:
         """Returns when the clients have ended and every fault is healed."""
-        *ordinary, nemesis, costing = self.clients
+        *ordinary, nemesis, costing, grouping = self.clients
         load = self.load()
         async with asyncio.TaskGroup() as tasks:
             for client in ordinary:
                 tasks.create_task(run_client(client, load))
             tasks.create_task(self.sql.run(load))
             tasks.create_task(run_costing_client(costing, load))
+            tasks.create_task(run_group_client(grouping, load, self.opened))
             tasks.create_task(run_schedule(self.world, steps, nemesis))
         await heal(self.world)
         self.world.history.note("healed all")
@@ -235,7 +240,7 @@ async def _drain(world: World, seconds: float) -> tuple[bool, float]:
 def numbers(verdict: Verdict) -> dict[str, Any]:
     """What a run amounted to, for its line in the summary."""
     seen = Ordered(verdict.evidence)
-    stuck, waits = stuck_leases(seen), waits_for_a_claim(seen)
+    stuck, waits, locked = stuck_leases(seen), waits_for_a_claim(seen), waits_for_a_lock(seen)
     calls = verdict.evidence.calls
     return {
         "seed": verdict.plan.seed,
@@ -250,6 +255,10 @@ def numbers(verdict: Verdict) -> dict[str, Any]:
         "stuck_s": round(max((each.seconds for each in stuck), default=0.0), 1),
         "waited_s": round(max((each.seconds for each in waits), default=0.0), 1),
         "waits": len(waits),
+        "locked": len(seen.locks),
+        "lock_waits": len(locked),
+        "lock_waited_s": round(max((each.seconds for each in locked), default=0.0), 1),
+        "groups": len(verdict.evidence.groups),
         "drain_s": round(verdict.evidence.facts.drain_seconds, 1),
         "violations": len(verdict.violations) + len(verdict.failures),
     }
