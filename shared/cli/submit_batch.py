@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,7 +59,8 @@ class Line:
 )
 @click.option(
     "--refused-to",
-    type=click.File("w", encoding="utf-8"),
+    # Opened before anything is sent, and emptied only when there is something to say.
+    type=click.File("a", encoding="utf-8", lazy=False),
     metavar="FILE",
     help="Write the refused lines there, to be corrected and submitted as a file of their own.",
 )
@@ -137,6 +139,8 @@ def _lines(numbers: list[int], answer: Answer) -> list[Line]:
 def _write_refused(file: TextIO | None, jobs: list[tuple[int, str]], lines: list[Line]) -> None:
     if file is not None:
         refused = {each.number for each in lines if each.outcome == "error"}
+        if file.name != sys.stdout.name and file.seekable():
+            file.truncate(0)
         file.writelines(f"{text}\n" for number, text in jobs if number in refused)
 
 

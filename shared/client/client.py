@@ -114,7 +114,7 @@ class ChotClient:
             priority=priority,
             max_attempts=max_attempts,
         )
-        key = key or fresh_key()
+        key = fresh_key() if key is None else key
         body = to_json(wanted.body())
         answer = await self._ask("POST", "/v1/jobs", body=body, key=key)
         read = partial(Submitted.of, key=key, replayed=is_replay(answer.headers))
@@ -129,7 +129,7 @@ class ChotClient:
         that is made of `key`: the same call with the same key and jobs submits each of them once.
         An error carries `key`. ValueError, before anything is sent, for a key with no room left.
         """
-        key = key or fresh_key()
+        key = fresh_key() if key is None else key
         bodies = list(batch_bodies(to_json(each.body()) for each in jobs))
         keys = chunk_keys(key, len(bodies))
         found: list[BatchItem] = []

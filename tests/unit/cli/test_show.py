@@ -96,3 +96,10 @@ def test_a_duration_reads_as_a_person_says_it(seconds: float, said: str) -> None
 def test_progress_is_never_rounded_up_to_done(progress: Any, said: str) -> None:
     """A job that says 100% has nothing left to do."""
     assert show.progress({"progress": progress}) == said
+
+
+def test_a_job_says_who_submitted_it(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the word that `chot list --submitter` takes."""
+    peer.say(200, job("pending", principal="shop-app"))
+    assert run(["status", "0190-job"]) == 0
+    assert "submitter   shop-app\n" in capsys.readouterr().out
