@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -139,7 +138,7 @@ def _lines(numbers: list[int], answer: Answer) -> list[Line]:
 def _write_refused(file: TextIO | None, jobs: list[tuple[int, str]], lines: list[Line]) -> None:
     if file is not None:
         refused = {each.number for each in lines if each.outcome == "error"}
-        if file.name != sys.stdout.name and file.seekable():
+        if file.name != "<stdout>" and file.seekable():
             file.truncate(0)
         file.writelines(f"{text}\n" for number, text in jobs if number in refused)
 
