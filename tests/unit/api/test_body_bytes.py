@@ -1,25 +1,39 @@
-"""Bodies that arrive at once are bounded by their bytes, whoever sends them."""
+"""Bodies that arrive at once are bounded by their bytes, and those of one account by half of it."""
 
 from contextlib import ExitStack
 
 import pytest
 
-from api.gate import BodyBytes
+from api.body_bytes import BodyBytes
 from api.problems import ProblemRaised
 
 
 def test_what_arrives_at_once_is_bounded_and_given_back() -> None:
     """The one that would be too much is told so; the others go on, and its room is free again."""
     bodies = BodyBytes(100)
-    with bodies.reading() as one, ExitStack() as second:
-        one(60)
-        two = second.enter_context(bodies.reading())
-        two(30)
+    with bodies.reading("a") as one, ExitStack() as second, bodies.reading("c") as three:
+        one(50)
+        two = second.enter_context(bodies.reading("b"))
+        two(40)
         with pytest.raises(ProblemRaised) as caught:
-            two(11)
+            three(11)
         assert caught.value.problem.slug == "overloaded"
         assert bodies.held == 90
-        one(10)
+        three(10)
         second.close()
-        assert bodies.held == 70
+        assert bodies.held == 60
+    assert bodies.held == 0
+
+
+def test_one_account_holds_half_and_leaves_the_rest_to_others() -> None:
+    """On however many connections it sends slowly."""
+    bodies = BodyBytes(100)
+    with bodies.reading("a") as one, bodies.reading("a") as two, bodies.reading("b") as other:
+        one(30)
+        two(20)
+        with pytest.raises(ProblemRaised) as caught:
+            two(1)
+        assert "of this account" in caught.value.problem.detail
+        other(50)
+        assert bodies.held == 100
     assert bodies.held == 0
