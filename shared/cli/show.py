@@ -12,7 +12,8 @@ from shared.cli.plain import visible
 # Codes that an error gets which has none, and types whose message is written for operators.
 UNNAMED = frozenset({None, "FAILED", "PERMANENT"})
 RAISED_ON_PURPOSE = frozenset({"PermanentError", "RetryableError"})
-UNBROKEN = 4000
+# Columns of what has none: more than any row has, be its reason as long as a message may be.
+UNBROKEN = 1_000_000
 COLOURS = {
     "pending": "yellow",
     "running": "cyan",
