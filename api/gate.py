@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from uuid import uuid4
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.authentication import OWNER, Authenticator, Caller
@@ -166,6 +166,10 @@ async def read_json_body(request: Request, *, limit: int = BODY_LIMIT_BYTES) -> 
         close = {"Connection": "close"}
         problem = Problem(slug="body-too-slow", detail=detail, headers=close)
         raise ProblemRaised(problem) from None
+    except ClientDisconnect:
+        # For the log: nobody hears it, and it is no error of ours.
+        detail = "the client went away before its body was whole"
+        raise ProblemRaised(Problem(slug="bad-request", detail=detail)) from None
 
 
 async def read_optional_body(request: Request) -> bytes | None:

@@ -3,8 +3,12 @@
 from contextlib import ExitStack
 
 import pytest
+from starlette.requests import Request
+from starlette.types import Message
 
-from api.body_bytes import BodyBytes
+from api.authentication import OWNER
+from api.body_bytes import BODIES, BodyBytes
+from api.gate import FACTS, RequestFacts, read_json_body
 from api.problems import ProblemRaised
 
 
@@ -37,3 +41,25 @@ def test_one_account_holds_half_and_leaves_the_rest_to_others() -> None:
         other(50)
         assert bodies.held == 100
     assert bodies.held == 0
+
+
+async def test_a_client_that_goes_away_within_its_body_is_no_error_of_ours() -> None:
+    """Its room is free again, and the log has no traceback of it."""
+    told: list[Message] = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return told.pop(0)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "headers": [(b"content-type", b"application/json")],
+        FACTS: RequestFacts(caller=OWNER),
+    }
+    with pytest.raises(ProblemRaised) as caught:
+        await read_json_body(Request(scope, receive))
+    assert caught.value.problem.slug == "bad-request"
+    assert BODIES.held == 0
