@@ -14,6 +14,7 @@ UNNAMED = frozenset({None, "FAILED", "PERMANENT"})
 RAISED_ON_PURPOSE = frozenset({"PermanentError", "RetryableError"})
 # Columns of what has none: more than any row has, be its reason as long as a message may be.
 UNBROKEN = 1_000_000
+USUAL = 80
 COLOURS = {
     "pending": "yellow",
     "running": "cyan",
@@ -31,6 +32,8 @@ def console(*, stderr: bool = False) -> Console:
     made = Console(stderr=stderr, highlight=False)
     if not made.is_terminal:
         made.width = UNBROKEN
+    elif not made.width:
+        made.width = USUAL  # COLUMNS=0: of nothing all would be cut away
     return made
 
 

@@ -8,7 +8,7 @@ import click
 from shared.cli.exits import Exit, Failure
 from shared.cli.http import Answer, Api
 from shared.cli.names import KindName
-from shared.cli.options import calls_api, print_json
+from shared.cli.options import Seconds, calls_api, print_json
 from shared.cli.payload import payload_text
 from shared.cli.plain import visible
 from shared.cli.progress import screen
@@ -37,7 +37,7 @@ UNKNOWN_MEMBER = "is not a member of this object"
 @click.option("--max-attempts", type=click.IntRange(min=1), help="Up to the kind's cap.")
 @click.option("--key", help="Idempotency-Key of your own; a repeat with it answers the same.")
 @click.option("--wait", "waits", is_flag=True, help="Then wait for its end, as `chot wait` does.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="With --wait.")
+@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="With --wait.")
 @calls_api
 @click.pass_context
 def submit(

@@ -9,7 +9,7 @@ import click
 from shared.cli.exits import Exit, Failure
 from shared.cli.http import Api, job_of, job_path
 from shared.cli.jobs import print_job
-from shared.cli.options import calls_api, print_json
+from shared.cli.options import Seconds, calls_api, print_json
 from shared.cli.progress import Screen, screen
 from shared.types import TERMINAL
 
@@ -22,9 +22,7 @@ ENDS = {"succeeded": Exit.OK, "dead": Exit.NO, "cancelled": Exit.CANCELLED}
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Then stop, with code 124."
-)
+@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Then stop, with code 124.")
 @calls_api
 @click.pass_context
 def wait(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared.cli import run
-from tests.unit.cli.conftest import Peer
+from tests.unit.cli.conftest import Peer, job
 
 ODD = "\udcff"  # how Python has a byte of the command line that is no UTF-8
 DEEP = "[" * 100_000
@@ -99,3 +99,29 @@ def test_a_place_for_refused_lines_that_is_none_is_told_before_anything_is_sent(
     file.write_text("no JSON\n")
     assert run(["submit-batch", str(file), "--refused-to", str(kept)]) == 2
     assert kept.read_text() == "of an earlier run\n", "nothing was refused by the api"
+
+
+@pytest.mark.parametrize("seconds", ["inf", "1e300"])
+def test_a_time_without_end_is_a_long_one(peer: Peer, seconds: str) -> None:
+    """What no clock counts is no bug."""
+    peer.say(200, job("succeeded"))
+    assert run(["wait", "0190-job", "--retry-for", seconds, "--timeout", seconds]) == 0
+
+
+@pytest.mark.parametrize("option", ["--retry-for", "--timeout"])
+def test_a_time_that_is_none_is_a_usage_error(
+    peer: Peer, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert run(["wait", "0190-job", option, "nan"]) == 2
+    assert "nan is no time" in capsys.readouterr().err
+    assert peer.asked == []
+
+
+def test_a_terminal_that_says_it_has_no_columns_gets_the_usual_ones(
+    peer: Peer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer.say(200, {"jobs": [job("succeeded")], "next_cursor": None})
+    monkeypatch.setenv("COLUMNS", "0")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert run(["list"]) == 0
+    assert "0190-job" in capsys.readouterr().out
