@@ -25,6 +25,15 @@ from tests.unit.cli.conftest import Peer, job
             },
             "FAILED: KeyError: 'x' (mine.py:10 error)",
         ),
+        (
+            {
+                "type": "ProgrammingError",
+                "code": "42P01",
+                "message": "no table",
+                "where": ["mine.py:10 error", "postgresql/asyncpg.py:797 _handle"],
+            },
+            "42P01: ProgrammingError: no table (mine.py:10 error)",
+        ),
         ({"type": "PermanentError", "code": "PERMANENT", "message": "no"}, "PERMANENT: no"),
         (
             {
