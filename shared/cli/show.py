@@ -18,6 +18,8 @@ RAISED_ON_PURPOSE = frozenset({"PermanentError", "RetryableError"})
 # Columns of what has none: more than any row has, be its reason as long as a message may be.
 UNBROKEN = 1_000_000
 USUAL = 80
+# Characters of a reason that stands in a table of many and is whole elsewhere.
+BRIEF = 160
 COLOURS = {
     "pending": "yellow",
     "running": "cyan",
@@ -147,6 +149,12 @@ def reason(error: Any) -> str:
         names.pop()
     said = ": ".join(filter(None, [*names, message])) or str(kind or error)
     return " ".join(filter(None, (said, _fields(error), _place(error) if unexpected else "")))
+
+
+def brief(said: str) -> str:
+    """The beginning of what may be long: its first line, or as much of it as a table has."""
+    begun = said.split("\n", 1)[0][:BRIEF]
+    return said if begun == said else f"{begun.rstrip()}…"
 
 
 def _is_unexpected(error: Mapping[str, Any]) -> bool:
