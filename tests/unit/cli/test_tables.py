@@ -75,6 +75,7 @@ SHOWN: dict[str, tuple[list[str], dict[str, Any], list[str]]] = {
         ["audit"],
         {"acts": [ACT], "next_cursor": None},
         [
+            "target",
             ID,
             "dead_letters.redrive",
             "operations-night-shift (3f9a1c0b7d52)",
