@@ -222,4 +222,6 @@ def _row(line: Line) -> tuple[Any, ...]:
         why = "; ".join(fields) or IN_BATCH.sub("", str(line.body.get("detail") or ""))
         return (line.number, "refused", "", "", why)
     said = line.body.get("duplicate") or line.outcome
+    if line.counted in {"earlier", "retried"}:
+        said = "created earlier"
     return (line.number, said, line.body["id"], show.state(line.body["state"]), "")
