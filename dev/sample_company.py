@@ -68,8 +68,8 @@ async def load_sample(
     """Load the company as role app, unless a company of that code is there already.
 
     `progress` is called with 0 and the whole once there is something to load, then after each
-    batch. The database is a URL or an open engine. The same seed, size and period give the same rows;
-    ids are consecutive where nobody else writes movements meanwhile.
+    batch. The database is a URL or an open engine. The same seed, size and period give the same
+    rows; ids are consecutive where nobody else writes movements meanwhile.
     """
     sample = Sample(seed=seed, movements=movements, company=company, period=period)
     if isinstance(database, AsyncEngine):
