@@ -15,7 +15,7 @@ from shared.errors import ConfigRefused
 from shared.logs import configure_logs, log
 from shared.pauses import collect_rarely, spare_the_collector
 from shared.settings import EX_CONFIG
-from shared.sqs import TRANSPORT_ERRORS, open_sqs
+from shared.sqs import UNUSABLE, open_sqs, sqs_refused
 
 GRACE_SECONDS = 10
 # How long the thread of large bodies (api/off_loop.py) may keep the loop from its turn.
@@ -90,9 +90,8 @@ async def _refuse_unusable_sqs(settings: ApiSettings) -> None:
     try:
         async with open_sqs(settings.queue_prefix, pool=1):
             pass
-    except (*TRANSPORT_ERRORS, ValueError) as error:
-        said = f"AWS_REGION, AWS_ENDPOINT_URL_SQS and the like make no SQS client: {error}"
-        raise ConfigRefused(said) from error
+    except UNUSABLE as error:
+        raise sqs_refused(error) from error
 
 
 if __name__ == "__main__":

@@ -6,16 +6,17 @@ CHOT_DOCS_PUBLIC is set: a browser that opens /docs cannot send one.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from uuid import uuid4
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.authentication import OWNER, Authenticator, Caller
+from api.body_bytes import BODIES
 from api.failures import failure_problem
 from api.problems import Problem, ProblemRaised, problem_response
 from api.rate import RateLimit
@@ -29,7 +30,6 @@ DESCRIPTION_PATHS = frozenset({"/docs", "/openapi.json"})
 BATCH_PATH = "/v1/jobs:batch"
 APPEND_PATH = "/v1/groups/*/jobs:batch"  # * is a group's id
 FACTS = "chot.facts"
-BODIES_BYTES_MAX = 256 * 1024 * 1024  # 32 of the largest batches, or 800 of the largest submits
 BODY_SECONDS_MAX = 30.0  # 300 KiB at 10 KiB/s; who sends slower only holds a connection
 
 
@@ -47,36 +47,6 @@ def facts_of(request: Request) -> RequestFacts:
     """The facts that the access log has bound to this request."""
     facts: RequestFacts = request.scope.setdefault(FACTS, RequestFacts())
     return facts
-
-
-class BodyBytes:
-    """How much of unfinished bodies this process holds, so that slow senders cannot fill it."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.held = 0
-
-    @contextmanager
-    def reading(self) -> Iterator[Callable[[int], None]]:
-        """A body that is being read: call it with each chunk's length; ProblemRaised when full."""
-        mine = 0
-
-        def take(length: int) -> None:
-            nonlocal mine
-            if self.held + length > self._most:
-                detail = "too many bodies are arriving at this moment; send it again"
-                close = {"Connection": "close"}
-                raise ProblemRaised(Problem(slug="overloaded", detail=detail, headers=close))
-            self.held += length
-            mine += length
-
-        try:
-            yield take
-        finally:
-            self.held -= mine
-
-
-BODIES = BodyBytes(BODIES_BYTES_MAX)
 
 
 class Gate:
@@ -202,6 +172,10 @@ async def read_json_body(request: Request, *, limit: int = BODY_LIMIT_BYTES) -> 
         close = {"Connection": "close"}
         problem = Problem(slug="body-too-slow", detail=detail, headers=close)
         raise ProblemRaised(problem) from None
+    except ClientDisconnect:
+        # For the log: nobody hears it, and it is no error of ours.
+        detail = "the client went away before its body was whole"
+        raise ProblemRaised(Problem(slug="bad-request", detail=detail)) from None
 
 
 async def read_optional_body(request: Request) -> bytes | None:
@@ -213,8 +187,10 @@ async def read_optional_body(request: Request) -> bytes | None:
 
 
 async def _read_within(request: Request, limit: int) -> bytes:
+    caller = facts_of(request).caller
+    assert caller is not None, "the gate lets nobody else send a body that is read"
     body = bytearray()
-    with BODIES.reading() as take:
+    with BODIES.reading(caller.principal) as take:
         async for chunk in request.stream():
             take(len(chunk))
             body += chunk

@@ -81,6 +81,14 @@ class ApiSettings(SharedSettings):
         return min(most, self.api_lock_timeout_seconds or 2.0)
 
     @property
+    def scaled(self) -> dict[str, float]:
+        """Those of this process, too."""
+        return super().scaled | {
+            "api_lock_timeout_seconds": self.request_lock_timeout,
+            "live_heartbeat_seconds": self.live_heartbeat,
+        }
+
+    @property
     def approved_actions(self) -> frozenset[Action]:
         """The actions that ask for an approval."""
         return read_actions(self.approvals)

@@ -58,7 +58,9 @@ def parse_object(body: bytes, *, deepest: int = DEEPEST_NESTING) -> dict[str, An
         )
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise Malformed("", f"must be JSON: {error.msg} at {where}") from None
+        # Some of its messages end so themselves.
+        why = error.msg.removesuffix(" at")
+        raise Malformed("", f"must be JSON: {why} at {where}") from None
     if twice:
         raise Malformed(_place_of_twice(found), "a member must not be given twice")
     if not isinstance(found, dict):
@@ -81,15 +83,17 @@ def _refuse_deep(source: str, deepest: int) -> None:
 
 
 def _integer(literal: str) -> int:
-    if len(literal) > LONGEST_NUMBER:
+    if len(literal.lstrip("-")) > LONGEST_NUMBER:
         raise Malformed("", f"numbers have at most {LONGEST_NUMBER} digits", literal[:40])
     return int(literal)
 
 
 def _decimal(literal: str) -> Decimal:
-    exponent = re.split("[eE]", literal)[-1] if "e" in literal.lower() else "0"
-    # The length first: int() of a long exponent would itself be slow.
-    if len(literal) > LONGEST_NUMBER or abs(int(exponent)) > LARGEST_EXPONENT:
+    mantissa, _, exponent = literal.lower().partition("e")
+    digits = len(mantissa.lstrip("-").replace(".", ""))
+    # The lengths first: int() of a long exponent would itself be slow.
+    is_long = max(digits, len(exponent)) > LONGEST_NUMBER
+    if is_long or abs(int(exponent or 0)) > LARGEST_EXPONENT:
         rule = f"numbers have at most {LONGEST_NUMBER} digits and exponents up to"
         raise Malformed("", f"{rule} {LARGEST_EXPONENT}", literal[:40])
     return Decimal(literal)

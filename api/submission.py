@@ -127,8 +127,10 @@ def refuse_beyond_rights(raw: dict[str, Any], checked: Submit | Problem, who: Ca
 def _not_yours(slug: str, job: Submit) -> Problem:
     field = slug.removeprefix("unknown-")
     value = getattr(job, field)
-    rule = NOT_YOURS[slug] if value is not None else "is missing: this account has some brands only"
-    return field_problem(slug, field, rule, value)
+    if value is None:
+        rule = "is missing: this account has some brands only"
+        return field_problem("invalid-request", field, rule)
+    return field_problem(slug, field, NOT_YOURS[slug], value)
 
 
 def payload_problem(kind: Kind, payload: str) -> Problem | None:

@@ -67,8 +67,9 @@ async def load_sample(
 ) -> SampleSummary:
     """Load the company as role app, unless a company of that code is there already.
 
-    The database is a URL or an open engine. The same seed, size and period give the same rows;
-    ids are consecutive where nobody else writes movements meanwhile.
+    `progress` is called with 0 and the whole once there is something to load, then after each
+    batch. The database is a URL or an open engine. The same seed, size and period give the same
+    rows; ids are consecutive where nobody else writes movements meanwhile.
     """
     sample = Sample(seed=seed, movements=movements, company=company, period=period)
     if isinstance(database, AsyncEngine):
@@ -183,6 +184,8 @@ async def _write_movements(
     rows = month.rows()
     kinds: Counter[str] = Counter()
     kind = COLUMNS.index("kind")
+    if progress is not None:
+        progress(0, movements)
     while kinds.total() < movements:
         wanted = min(BATCH, movements - kinds.total())
         ids += reversed(await _next_ids(driver, wanted))

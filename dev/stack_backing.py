@@ -9,13 +9,14 @@ import asyncpg
 
 from dev.postgres import PostgresServer, remove_data, start_postgres
 from dev.processes import StartFailed
-from dev.sample_company import load_sample
+from dev.sample_company import Progress, load_sample
 from dev.sqs import QueueAttributes, SqsServer, ensure_queues, start_sqs
 from dev.stack_config import DatabaseUrls, StackConfig, base_environment
 from dev.stack_key import make_key
 
 DATABASE = "chot"
 DEFAULT_VISIBILITY_SECONDS = 60
+TOLD_EVERY = 100_000  # movements, some five seconds
 Say = Callable[[str], None]
 
 
@@ -96,10 +97,23 @@ async def _make_database(
     say("migrating")
     _run_module(config, urls.superuser, "shared.cli", "migrate")
     if config.movements:
-        sample = await load_sample(urls.app, movements=config.movements)
+        telling = telling_of(say)
+        sample = await load_sample(urls.app, movements=config.movements, progress=telling)
         found = "is there" if sample.existed else f"loaded in {sample.seconds:.1f} s"
         say(f"sample company {sample.company}, {sample.movements:,} movements: {found}")
     return urls
+
+
+def telling_of(say: Say) -> Progress:
+    """What a load says meanwhile: how much there is to do, then how far it is."""
+
+    def tell(done: int, total: int) -> None:
+        if not done:
+            say(f"loading the sample company, {total:,} movements")
+        elif done < total and done % TOLD_EVERY == 0:
+            say(f"  {done:,} of {total:,}")
+
+    return tell
 
 
 async def _create_if_missing(url: str) -> None:

@@ -30,8 +30,12 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="chot dev", description="Everything on this machine, until Ctrl-C."
     )
-    made.add_argument("--workers", type=int, default=2, metavar="N")
-    made.add_argument("--api", type=int, default=1, metavar="N", help="api processes")
+    made.add_argument(
+        "--workers", type=int, default=2, metavar="N", help="worker processes (default %(default)s)"
+    )
+    made.add_argument(
+        "--api", type=int, default=1, metavar="N", help="api processes (default %(default)s)"
+    )
     made.add_argument(
         "--port", type=int, metavar="P", help=f"of the first api (default {USUAL_PORT} if free)"
     )
@@ -40,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=SAMPLE_MOVEMENTS,
         metavar="N",
-        help="size of the sample company",
+        help="size of the sample company, where there is none yet (default %(default)s)",
     )
     made.add_argument("--no-sample", action="store_true", help="start with empty books")
     made.add_argument("--fresh", action="store_true", help="delete the data of earlier runs")

@@ -1,6 +1,6 @@
 """Settings shared by api, worker and migrations: prefix CHOT_, validated at start-up."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from inspect import signature
 from typing import Self, TypeVar
 
@@ -151,6 +151,12 @@ class SharedSettings(BaseSettings):
         )
 
     @property
+    def scaled(self) -> dict[str, float]:
+        """What settings that may be unset are then, by their names: derived from others."""
+        times = asdict(self.timing)
+        return {f"{name}_seconds": round(value, 3) for name, value in times.items()}
+
+    @property
     def limits(self) -> Limits:
         """From when on the watch tells a human."""
         return Limits(
@@ -182,7 +188,8 @@ def load_migrate_url() -> str:
     if url is None:
         raise ConfigRefused(
             "CHOT_MIGRATE_DATABASE_URL is not set: migrate, keys and doctor need PostgreSQL as "
-            "its owner, e.g. postgresql://postgres@localhost:5432/chot"
+            "its owner, e.g. postgresql://postgres@localhost:5432/chot; `chot dev` (`make up`) "
+            "prints a line that exports that of its own"
         )
     return url.get_secret_value()
 

@@ -23,6 +23,7 @@ from botocore.exceptions import (
     HTTPClientError,
 )
 
+from shared.errors import ConfigRefused
 from shared.logs import log
 from shared.types import ReceiptHandle
 
@@ -31,6 +32,8 @@ VISIBILITY_CAP_SECONDS = 43_200
 CALL_TIMEOUT_SECONDS = 10.0
 # What the world does to a call; everything else is a bug of ours.
 TRANSPORT_ERRORS = (BotoCoreError, ClientError, HTTPClientError, OSError, TimeoutError)
+# What makes no client: no region, a broken endpoint. Time mends none of it.
+UNUSABLE = (*TRANSPORT_ERRORS, ValueError)
 # What botocore lets through raw when it cannot read its credentials: a token file with a newline,
 # an answer without a key, new credentials that have expired already.
 ODD_CREDENTIALS = (LookupError, RuntimeError, TypeError, ValueError)
@@ -262,6 +265,12 @@ async def open_sqs(
         sqs = SqsClient(prefix=prefix, connect=connect)
         await sqs.begin()
         yield sqs
+
+
+def sqs_refused(error: Exception) -> ConfigRefused:
+    """The refusal to start, for one of UNUSABLE that open_sqs() has raised."""
+    said = f"AWS_REGION, AWS_ENDPOINT_URL_SQS and the like make no SQS client: {error}"
+    return ConfigRefused(said)
 
 
 def _no_credentials(error: Exception) -> CredentialRetrievalError:

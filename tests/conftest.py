@@ -12,7 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dev.sqs import SqsServer, aws_environment, ensure_queues, sqs_client, start_sqs
 from shared.database import open_engine
-from tests.services import Database, DatabaseServer, MigrationFailed, database_server, seed_company
+from tests.services import (
+    Database,
+    DatabaseServer,
+    MigrationFailed,
+    database_server,
+    seed_company,
+    servers_place,
+)
 
 POOL_SIZE = 16
 
@@ -30,7 +37,9 @@ def services_home() -> Iterator[Path]:
 
     Not below pytest's own: every session that starts closes that one to all other accounts.
     """
-    with tempfile.TemporaryDirectory(prefix="chot-tests-", ignore_cleanup_errors=True) as home:
+    with tempfile.TemporaryDirectory(
+        prefix="chot-tests-", dir=servers_place(), ignore_cleanup_errors=True
+    ) as home:
         Path(home).chmod(0o755)
         yield Path(home)
 

@@ -1,17 +1,21 @@
 """Outcome: how an attempt ends in the database. Every write names fence and token."""
 
-import traceback
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import asyncpg
 from pydantic import ValidationError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.database import sqlstate_of
+from shared.errors import PlatformError
 from shared.exact_json import dump_exact
 from shared.jobs.exits import exit_statement
 from shared.jobs.guards import lock_guards
 from shared.jobs.states import CHARGED
+from worker.error_frames import frames_of
 from worker.lease import SET_PROGRESS, HeldLease, Progress, progress_binds
 
 # Bytes. Together they stay below the 16 KiB that the column holds.
@@ -175,25 +179,31 @@ def _ours(held: HeldLease) -> dict[str, Any]:
 def error_json(error: BaseException | str, code: str) -> str:
     """An error as an operator will read it: type, message, code, where; cut to its place.
 
+    Its code is for programs: what one of our own errors was given, the SQLSTATE of one that
+    PostgreSQL reported, else `code`. An attribute of that name of anybody else's means nothing
+    here (SQLAlchemy's is a page of its documentation).
+
     Never fails, whatever the error is made of: an outcome that cannot be written is a lost lease.
     """
     if isinstance(error, str):
         return dump_exact({"type": code, "code": code, "message": _clean(error)})
-    own_code = getattr(error, "code", None)
-    frames = traceback.extract_tb(error.__traceback__)[-4:]
     shown: dict[str, Any] = {
         "type": _clean(type(error).__name__, LONGEST_NAME),
-        "code": _clean(own_code, LONGEST_NAME) if isinstance(own_code, str) else code,
+        "code": _clean(_own_code(error) or code, LONGEST_NAME),
         "message": _clean(_said(error)),
-        "where": [
-            _clean(f"{f.filename.rsplit('/', 2)[-1]}:{f.lineno} {f.name}", LONGEST_NAME)
-            for f in frames
-        ],
+        "where": [_clean(frame, LONGEST_NAME) for frame in frames_of(error)],
     }
     details = getattr(error, "details", None)
     if isinstance(details, dict):
         shown["details"] = _storable(details)
     return dump_exact(shown)
+
+
+def _own_code(error: BaseException) -> str | None:
+    if isinstance(error, DBAPIError | asyncpg.PostgresError):
+        return sqlstate_of(error)
+    given = getattr(error, "code", None) if isinstance(error, PlatformError) else None
+    return given if isinstance(given, str) else None
 
 
 def _storable(details: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +220,8 @@ def _said(error: BaseException) -> str:
     if isinstance(error, ValidationError):
         return _said_of_models(error)
     try:
-        return str(error)
+        # Without SQLAlchemy's link to its own page about such errors.
+        return str(error).partition("\n(Background on this error at: ")[0]
     except Exception:  # noqa: BLE001 - an error that cannot say itself is still an error
         return f"{type(error).__name__} (its text could not be made)"
 

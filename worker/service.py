@@ -17,7 +17,7 @@ from shared.kinds import Kind
 from shared.logs import log
 from shared.outages import check_before_use, tell_outages
 from shared.outbox import Relay
-from shared.sqs import SqsClient, open_sqs
+from shared.sqs import SqsClient
 from shared.types import JobId
 from worker.alone import free_alone, reserve_alone
 from worker.attempt import Runner, Stuck, run_attempt
@@ -41,7 +41,13 @@ from worker.settings import (
     pool_size_of,
     slots_of,
 )
-from worker.startup import InForce, code_version, wait_for_database, wait_for_queues
+from worker.startup import (
+    InForce,
+    code_version,
+    open_clients,
+    wait_for_database,
+    wait_for_queues,
+)
 
 FIRST_BEAT_SECONDS = 30.0
 HURRY_SECONDS = 1.0
@@ -149,14 +155,10 @@ class Worker:
     async def _start(
         self, stack: AsyncExitStack, engines: Engines
     ) -> tuple[Runner, InForce, SqsClient, SqsClient]:
+        prefix, queues = self._settings.queue_prefix, list(self._slots)
+        poll = self._settings.poll_seconds
+        polling, sending = await open_clients(stack, prefix, receivers=len(queues), poll=poll)
         in_force = await wait_for_database(engines.app, self._settings, self._all_kinds)
-        prefix, poll = self._settings.queue_prefix, self._settings.poll_seconds
-        queues = list(self._slots)
-        # Several tries where nobody waits, few where a lease does.
-        polling = await stack.enter_async_context(
-            open_sqs(prefix, pool=len(queues) + 2, read_timeout=poll + 10, attempts=1)
-        )
-        sending = await stack.enter_async_context(open_sqs(prefix, pool=10))
         await wait_for_queues(sending, self._settings, self._kinds, queues)
         presence = Presence(
             worker_id=self._worker_id,

@@ -4,6 +4,7 @@ import asyncio
 import random
 import subprocess
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +21,7 @@ from shared.kinds import Kind
 from shared.kinds.registry import mirror_kinds
 from shared.logs import log
 from shared.restored import refuse_restored
-from shared.sqs import TRANSPORT_ERRORS, SqsClient
+from shared.sqs import TRANSPORT_ERRORS, UNUSABLE, SqsClient, open_sqs, sqs_refused
 from worker.settings import WorkerSettings, refuse_queue
 
 LONGEST_WAIT_SECONDS = 10.0
@@ -39,6 +40,23 @@ class InForce:
     """What the database says is in force inside our transactions."""
 
     deployment_id: UUID
+
+
+async def open_clients(
+    stack: AsyncExitStack, prefix: str, *, receivers: int, poll: float
+) -> tuple[SqsClient, SqsClient]:
+    """The clients that receive (a poll takes so many seconds) and that send, open with the stack.
+
+    ConfigRefused where AWS's own settings make none; nothing is asked of the network for it.
+    """
+    try:
+        # Several tries where nobody waits, few where a lease does.
+        polling = await stack.enter_async_context(
+            open_sqs(prefix, pool=receivers + 2, read_timeout=poll + 10, attempts=1)
+        )
+        return polling, await stack.enter_async_context(open_sqs(prefix, pool=10))
+    except UNUSABLE as error:
+        raise sqs_refused(error) from error
 
 
 async def wait_for_database(

@@ -26,7 +26,7 @@ from api.strict_json import parse_object
 from shared.access import Role, Scope
 from shared.database import DATABASE_ERRORS
 from shared.jobs.dead_letters import list_dead_jobs, list_dead_messages
-from shared.json_text import to_json
+from shared.json_text import portable, to_json
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
 SHOWN_BYTES = 4096
@@ -87,7 +87,7 @@ async def list_dead_letters(
     query: Annotated[DeadLettersQuery, Query()], resources: Ready, who: Who
 ) -> Response:
     """List dead jobs and, for an admin of all companies, dead messages; newest first."""
-    job_key, message_key = read_cursor(query.cursor, keys=2) if query.cursor else ("", "")
+    job_key, message_key = ("", "") if query.cursor is None else read_cursor(query.cursor, keys=2)
     jobs, messages = [], []
     async with resources.reading() as conn:
         if job_key != END:
@@ -126,7 +126,7 @@ def _dead_job(row: RowMapping) -> dict[str, Any]:
         "attempt": row["attempt"],
         "lost_leases": row["lost_leases"],
         "finished_at": show_instant(row["finished_at"]),
-        "error": row["error"],
+        "error": portable(row["error"]),
         "links": {"self": url, "redrive": f"{url}/redrive"},
     }
 

@@ -18,6 +18,7 @@ from api.problems import ProblemRaised, field_problem
 from api.queries import Limit
 from api.resources import Resources
 from api.responses import json_response
+from shared.access import Scope
 from shared.jobs.listing import JobFilter, list_jobs
 from shared.types import JobState
 
@@ -96,7 +97,8 @@ class JobPage(BaseModel):
 @router.get(
     "",
     response_class=Response,
-    responses=problems("unknown-kind", "group-not-found") | {200: {"model": JobPage}},
+    responses=problems("unknown-kind", "unknown-company", "unknown-brand", "group-not-found")
+    | {200: {"model": JobPage}},
 )
 async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who: Who) -> Response:
     """List jobs, newest first; paging neither repeats nor skips one while they change."""
@@ -108,6 +110,8 @@ async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who:
         page = await list_jobs(
             conn, query.wanted, limit=query.limit, before=before, scope=who.scope
         )
+        if not page.rows and before is None and page.next_before is None:
+            await _refuse_unknown_place(conn, query, who.scope)
     body = {
         "jobs": [job_summary(row) for row in page.rows],
         "next_cursor": write_cursor(str(page.next_before)) if page.next_before else None,
@@ -127,3 +131,30 @@ async def _refuse_unknown_kind(
     if not await conn.scalar(KIND_IS_KNOWN, {"kind": kind}):
         rule = f"is no kind that was ever declared here; there are {', '.join(resources.kinds)}"
         raise ProblemRaised(field_problem("unknown-kind", "kind", rule, kind))
+
+
+# Whether there is such a company, and such a brand (of it), among those that the account sees.
+PLACE_IS_KNOWN = text("""
+    SELECT EXISTS (SELECT FROM books.companies c
+                    WHERE c.code = CAST(:company AS text)) AS company,
+           EXISTS (SELECT FROM books.brands b
+                    WHERE b.code = CAST(:brand AS text)
+                      AND b.company = coalesce(CAST(:company AS text), CAST(:scope_company AS text),
+                                               b.company)) AS brand""")
+
+
+async def _refuse_unknown_place(conn: AsyncConnection, query: ListQuery, scope: Scope) -> None:
+    """ProblemRaised for a company or brand that is none, of an empty list only: it may be a slip.
+
+    What lies outside the scope gets the words of what is not there. Where there are jobs the names
+    need not be looked up: those of a brand that is gone are listed as before.
+    """
+    binds = {"company": query.company, "brand": query.brand, "scope_company": scope.company}
+    known = (await conn.execute(PLACE_IS_KNOWN, binds)).one()
+    if query.company is not None and not (known.company and scope.covers_company(query.company)):
+        rule = "is no company whose jobs this account may see"
+        raise ProblemRaised(field_problem("unknown-company", "company", rule, query.company))
+    in_scope = scope.brands is None or query.brand in scope.brands
+    if query.brand is not None and not (known.brand and in_scope):
+        rule = "is no brand whose jobs this account may see"
+        raise ProblemRaised(field_problem("unknown-brand", "brand", rule, query.brand))

@@ -125,11 +125,15 @@ async def why(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Respons
 
 
 def _told(row: Row, who: Caller) -> Row:
-    """What the caller may know: where workers are, and counts of all, are of all companies."""
+    """What the caller may know: where workers are, and counts of all, are of all companies.
+
+    So are SQS's own words, which name accounts, roles and queues: the others get their code.
+    """
     if who.scope.is_everything:
         return row
     places = {name: end_of_id(row[name]) for name in WORKERS if row.get(name)}
-    return dict(row) | dict.fromkeys(COUNTS_OF_ALL) | places
+    code = (row.get("last_error") or "").partition(":")[0] or None
+    return dict(row) | dict.fromkeys(COUNTS_OF_ALL) | places | {"last_error": code}
 
 
 def redrive_refused(resources: Resources, row: Row) -> str | None:

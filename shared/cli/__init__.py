@@ -3,12 +3,14 @@
 import importlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 
 import click
 from click.shell_completion import CompletionItem
 
 from shared.cli.exits import Exit, Failure
+from shared.cli.plain import visible
 from shared.errors import ConfigRefused
 
 # Command → (module, name in it, what `chot --help` says). Order is the order of the help.
@@ -102,6 +104,7 @@ def main() -> None:
 def run(words: Sequence[str] | None = None) -> int:
     """Run one command (None: that of this process) and return its exit code."""
     try:
+        _refuse_other_than_text(sys.argv[1:] if words is None else words)
         code = chot.main(words, prog_name="chot", standalone_mode=False)
     except Failure as failure:
         failure.show()
@@ -116,6 +119,14 @@ def run(words: Sequence[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
     return code if isinstance(code, int) else Exit.OK
+
+
+def _refuse_other_than_text(words: Sequence[str]) -> None:
+    """UsageError for a word that no request can carry; a file may be named as it likes."""
+    for word in words:
+        broken = any("\ud800" <= character <= "\udfff" for character in word)
+        if broken and not Path(word).exists():
+            raise click.UsageError(f"this is not UTF-8: {visible(word)}")
 
 
 def _exit_on_bug(

@@ -7,6 +7,7 @@ import click
 
 from shared.cli import show
 from shared.cli.http import Api, page_of
+from shared.cli.names import ActionName
 from shared.cli.options import calls_api, print_json
 from shared.cli.plain import visible
 from shared.cli.tables import table
@@ -15,7 +16,7 @@ PAGE_MAX = 200
 
 
 @click.command()
-@click.option("--action", help="Only this act, e.g. job.cancel.")
+@click.option("--action", type=ActionName(), help="Only this act, e.g. job.cancel.")
 @click.option("--principal", help="Only acts of this account.")
 @click.option("--job", "job_id", metavar="ID", help="Only acts on this job.")
 @click.option("--company", help="Only acts for this company.")
@@ -72,7 +73,7 @@ def _table(acts: list[dict[str, Any]]) -> Any:
         )
         for act in acts
     ]
-    columns = ("at", "act", "who", "approved by", "from", "job", "for", "facts")
+    columns = ("at", "act", "who", "approved by", "from", "target", "for", "facts")
     return table("", columns, rows, below=("who", "approved by", "for", "facts"), spare=("from",))
 
 
@@ -91,7 +92,7 @@ def _plain(value: Any) -> str:
 
 
 @click.command()
-@click.argument("action")
+@click.argument("action", type=ActionName(approvable=True))
 @click.argument("target")
 @click.option("--reason", help="Why, for the audit.")
 @calls_api

@@ -1,6 +1,5 @@
 """`chot config`: the settings a process would start with, where each comes from, no secret."""
 
-import dataclasses
 import importlib
 import os
 from dataclasses import dataclass
@@ -112,12 +111,11 @@ def effective(settings: BaseSettings) -> list[Setting]:
 
 
 def _scaled(settings: BaseSettings) -> dict[str, float]:
-    """What the lease's times become where they are not set; refuses those that disagree."""
+    """What settings become where they are not set; refuses times of the lease that disagree."""
     if not isinstance(settings, SharedSettings):
         return {}
     settings.timing.refuse_unsafe()
-    times = dataclasses.asdict(settings.timing)
-    return {f"{name}_seconds": round(value, 3) for name, value in times.items()}
+    return settings.scaled
 
 
 def _public(field: str, value: Any) -> Any:

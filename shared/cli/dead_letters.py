@@ -34,11 +34,12 @@ def dead_letters(
         if watches:
             watch(api, kind, limit, _tables, as_json=as_json)
             return
-        found = api.get("/v1/dead-letters", {"kind": kind, "limit": limit}).body
+        answer = api.get("/v1/dead-letters", {"kind": kind, "limit": limit})
+        page_of(answer, "jobs", "messages", sent=None)
     if as_json:
-        print_json(found)
+        print_json(answer.body)
         return
-    show.console().print(_tables(found.get("jobs", []), found.get("messages", [])))
+    show.console().print(_tables(answer.body["jobs"], answer.body["messages"]))
 
 
 def _tables(jobs: list[dict[str, Any]], messages: list[dict[str, Any]]) -> Group:

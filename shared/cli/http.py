@@ -68,7 +68,11 @@ class Api:
         self.url = settings.api_url
         self._retry_for = retry_for
         self._timeout = timeout
-        self._client = httpx.Client(base_url=settings.api_url, headers=headers, timeout=timeout)
+        try:
+            self._client = httpx.Client(base_url=settings.api_url, headers=headers, timeout=timeout)
+        except (OSError, ValueError) as error:  # of HTTP_PROXY, SSL_CERT_FILE and the like
+            said = f"the environment makes no HTTP client: {error}"
+            raise Failure(said, code=Exit.CONFIG) from None
 
     def __enter__(self) -> Self:
         return self

@@ -77,7 +77,8 @@ def checked(line: bytes) -> str:
             object_pairs_hook=_members,
         )
     except json.JSONDecodeError as error:
-        raise Slip(f"is not JSON: {error.msg} at column {error.colno}") from None
+        why = error.msg.removesuffix(" at")  # as some of its messages end themselves
+        raise Slip(f"is not JSON: {why} at column {error.colno}") from None
     if not isinstance(found, dict):
         raise Slip("must be a JSON object: {…}")
     if ESCAPED.search(said):
@@ -95,8 +96,10 @@ def _refuse_deep(said: str) -> None:
 
 
 def _number(literal: str) -> Decimal:
-    exponent = re.split("[eE]", literal)[-1] if "e" in literal.lower() else "0"
-    if len(literal) > LONGEST_NUMBER or abs(int(exponent)) > LARGEST_EXPONENT:
+    mantissa, _, exponent = literal.lower().partition("e")
+    digits = len(mantissa.lstrip("-").replace(".", ""))
+    is_long = max(digits, len(exponent)) > LONGEST_NUMBER
+    if is_long or abs(int(exponent or 0)) > LARGEST_EXPONENT:
         rule = f"at most {LONGEST_NUMBER} digits and exponents up to {LARGEST_EXPONENT}"
         raise Slip(f"numbers have {rule}: {literal[:40]}")
     return Decimal(literal)

@@ -1,7 +1,8 @@
 """`chot status`, `chot cancel`: one job, and no more of it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 import click
@@ -42,16 +43,32 @@ def print_job(job: Mapping[str, Any]) -> None:
     if attempts:
         console.print()
         console.print(attempts_table(attempts))
+        for number, why in _whole_reasons(job, attempts):
+            console.print(Text(f"attempt {number:<4}", style="dim"), why, sep="", soft_wrap=True)
+
+
+def _whole_reasons(
+    job: Mapping[str, Any], attempts: list[dict[str, Any]]
+) -> Iterator[tuple[Any, Text]]:
+    """Reasons that the table cut and that the job's own error does not say: each one once."""
+    told = {show.reason(job.get("error"))}
+    for attempt in attempts:
+        why = show.reason(attempt.get("error"))
+        if why not in told and show.brief(why) != why:
+            told.add(why)
+            yield attempt.get("attempt"), show.plain(why)
 
 
 def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
     facts = [(name, job.get(name)) for name in FACTS]
     facts += [
-        ("attempts", f"{job.get('attempt')} of {job.get('max_attempts')}"),
+        ("attempts", _attempts(job)),
+        ("redriven", _redriven(job.get("redriven"))),
         ("progress", show.progress(job)),
         ("pace", show.pace(job)),
         ("blocked by", job.get("blocked_by")),
         ("created", show.moment(job.get("created_at"))),
+        ("submitter", job.get("principal")),
         ("not before", show.not_before(job)),
         ("finished", show.moment(job.get("finished_at"))),
         ("took", show.took_of(job)),
@@ -63,6 +80,24 @@ def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
         (name, show.state(str(value)) if name == "state" else show.plain(value))
         for name, value in told
     ]
+
+
+def _attempts(job: Mapping[str, Any]) -> str:
+    """How many of how many; the budget of a redrive comes on top of what was used before it."""
+    said = f"{job.get('attempt')} of {job.get('max_attempts')}"
+    if not job.get("redriven"):
+        return said
+    redriven_at = datetime.fromisoformat(job["redriven"]["at"])
+    begun = [each.get("started_at") for each in job.get("attempts") or []]
+    since = sum(bool(at) and datetime.fromisoformat(at) >= redriven_at for at in begun)
+    return f"{said} in all, {since} since the redrive"
+
+
+def _redriven(last: Mapping[str, Any] | None) -> str:
+    if not last:
+        return ""
+    approved = f", approved by {last['approver']}" if last.get("approver") else ""
+    return f"{show.moment(last['at'])} by {last['by']}{approved}"
 
 
 def pretty(result: Any, *, indent: str = "  ") -> str:
@@ -101,7 +136,7 @@ def _filled(values: list[Any], indent: str) -> str:
 
 
 def attempts_table(attempts: list[dict[str, Any]]) -> Any:
-    """The attempt history: who, when, under which fence, why it ended."""
+    """The attempt history: who, when, under which fence, why it ended, in short."""
     rows = [
         (
             attempt.get("attempt"),
@@ -110,7 +145,7 @@ def attempts_table(attempts: list[dict[str, Any]]) -> Any:
             show.clock(attempt.get("started_at")),
             show.took(attempt.get("started_at"), attempt.get("ended_at")),
             show.state(attempt.get("outcome") or "running"),
-            show.reason(attempt.get("error")),
+            show.brief(show.reason(attempt.get("error"))),
         )
         for attempt in attempts
     ]

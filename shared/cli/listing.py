@@ -44,17 +44,9 @@ def list_(
     if as_json:
         print_json({"jobs": jobs, "more": more})
         return
-    show.console().print(_jobs_table(jobs) if jobs else _nothing(filters))
+    show.console().print(_jobs_table(jobs) if jobs else "no jobs")
     if more:
         click.echo(f"there are more; --limit {limit * 2} shows them", err=True)
-
-
-def _nothing(filters: Mapping[str, str | None]) -> str:
-    """No jobs; where a company or brand was named, that it may be a slip."""
-    named = [f"{name} {filters[name]}" for name in ("company", "brand") if filters.get(name)]
-    if not named:
-        return "no jobs"
-    return f"no jobs of {' and '.join(named)} that this key may see, or there is none of that name"
 
 
 def _pages(

@@ -1,4 +1,4 @@
-"""Names that the shell completes: kinds and queues, of this machine and of the api."""
+"""Names that the shell completes: kinds and queues, of this machine and of the api; acts."""
 
 import os
 from contextlib import suppress
@@ -37,6 +37,25 @@ class QueueName(click.ParamType):  # type: ignore[type-arg] # generic in newer c
     ) -> list[CompletionItem]:
         """Queues that the api lists."""
         known = sorted(each["name"] for each in _asked("queues"))
+        return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+
+
+class ActionName(click.ParamType):  # type: ignore[type-arg] # generic in newer click only
+    """An act of the audit; `approvable`: one that can ask for an approval. Any text is taken."""
+
+    name = "action"
+
+    def __init__(self, *, approvable: bool = False) -> None:
+        self._approvable = approvable
+
+    def shell_complete(
+        self, _context: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The acts that this version knows."""
+        from shared.approvals import APPROVABLE  # noqa: PLC0415 - for a completion only
+        from shared.audit import Action  # noqa: PLC0415
+
+        known = sorted(APPROVABLE if self._approvable else Action)
         return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 

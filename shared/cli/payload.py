@@ -16,16 +16,26 @@ def payload_text(raw: str | None, file: TextIO | None, words: Sequence[str]) -> 
         raise click.UsageError("give the payload once: --payload, --payload-file, or words")
     if words:
         return json.dumps(_from_words(words), ensure_ascii=False)
-    text = file.read() if file is not None else raw
+    text = _read(file) if file is not None else raw
     if text is None:
         return "{}"
     try:
         parsed = json.loads(text)
     except ValueError as error:
         raise click.UsageError(f"the payload is not JSON: {error}") from None
+    except RecursionError:
+        raise click.UsageError("the payload is nested too deep") from None
     if not isinstance(parsed, dict):
         raise click.UsageError("the payload must be a JSON object: {…}")
     return text
+
+
+def _read(file: TextIO) -> str:
+    try:
+        return file.read()
+    except UnicodeDecodeError as error:
+        said = f"the payload must be UTF-8; byte {error.start + 1} of the file is not"
+        raise click.UsageError(said) from None
 
 
 def _from_words(words: Sequence[str]) -> dict[str, Any]:
@@ -48,3 +58,5 @@ def _parsed(name: str, value: str) -> Any:
         return json.loads(value)
     except ValueError:
         raise click.UsageError(f"{name}:={value} is not JSON; {name}={value} is text") from None
+    except RecursionError:
+        raise click.UsageError(f"{name} is nested too deep") from None

@@ -6,8 +6,8 @@ from typing import Any
 from shared.cli.words import approval_required, in_commands
 
 WHAT_NEXT = {
-    401: "Set CHOT_TOKEN to a key of this api; `chot keys create` makes one.",
-    403: "The key is known, but lacks the right; `chot keys list` shows what it may do.",
+    401: "Set CHOT_TOKEN to a key of this api; its operators make them (`chot keys create`).",
+    403: "The key is known, but lacks the right; whoever makes the keys here can make one with it.",
     413: "Send less: put the data into a table or file and its name into the payload.",
     429: "Wait, then try again; `chot list --state pending` shows what waits already.",
     500: "This is a bug in the api; its log has the details under the same time.",

@@ -19,6 +19,8 @@ from shared.cli.plain import visible
 
 LINE_SECONDS = 10.0
 RATE_WINDOW_SECONDS = 15.0
+# No member of the api's: what `chot wait` has found out of a job that does not begin.
+KEPT_BY = "kept by"
 
 
 class Pace:
@@ -135,7 +137,7 @@ class Lines:
         """Write a line where there is something to say."""
         now = time.monotonic()
         self._pace.add(counts(job)[0], now, fence=job["fence"])
-        current = (job["state"], job["fence"])
+        current = (job["state"], job["fence"], job.get(KEPT_BY))
         if current == self._last and now < self._due:
             return
         self._last, self._due = current, now + LINE_SECONDS
@@ -171,12 +173,12 @@ def counts(job: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def facts(job: Mapping[str, Any], pace: Pace) -> str:
-    """Progress, rate, time left and the handler's own words, as far as they are known.
+    """What keeps it, progress, rate, time left, the handler's own words: as far as is known.
 
     What the api says of the rate is the worker's own, and known at the first look; `pace` is for
     apis that do not say it yet.
     """
-    parts = [show.progress(job), show.pace(job) or _seen(job, pace)]
+    parts = [job.get(KEPT_BY, ""), show.progress(job), show.pace(job) or _seen(job, pace)]
     parts.append(str((job.get("progress") or {}).get("message") or ""))
     return ", ".join(filter(None, parts))
 

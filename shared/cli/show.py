@@ -1,5 +1,6 @@
 """What a person sees: tables, facts of one job, times; numbers as the api sent them."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,8 +12,14 @@ from shared.cli.plain import visible
 
 # Codes that an error gets which has none, and types whose message is written for operators.
 UNNAMED = frozenset({None, "FAILED", "PERMANENT"})
+# The code of an error that PostgreSQL reported, which nobody meant either.
+SQLSTATE = re.compile(r"(?=.*\d)[0-9A-Z]{5}")
 RAISED_ON_PURPOSE = frozenset({"PermanentError", "RetryableError"})
-UNBROKEN = 4000
+# Columns of what has none: more than any row has, be its reason as long as a message may be.
+UNBROKEN = 1_000_000
+USUAL = 80
+# Characters of a reason that stands in a table of many and is whole elsewhere.
+BRIEF = 160
 COLOURS = {
     "pending": "yellow",
     "running": "cyan",
@@ -30,6 +37,8 @@ def console(*, stderr: bool = False) -> Console:
     made = Console(stderr=stderr, highlight=False)
     if not made.is_terminal:
         made.width = UNBROKEN
+    elif not made.width:
+        made.width = USUAL  # COLUMNS=0: of nothing all would be cut away
     return made
 
 
@@ -142,9 +151,16 @@ def reason(error: Any) -> str:
     return " ".join(filter(None, (said, _fields(error), _place(error) if unexpected else "")))
 
 
+def brief(said: str) -> str:
+    """The beginning of what may be long: its first line, or as much of it as a table has."""
+    begun = said.split("\n", 1)[0][:BRIEF]
+    return said if begun == said else f"{begun.rstrip()}…"
+
+
 def _is_unexpected(error: Mapping[str, Any]) -> bool:
     code, kind = error.get("code"), error.get("type")
-    return code in UNNAMED and kind not in {None, code, *RAISED_ON_PURPOSE}
+    meant = code not in UNNAMED and not SQLSTATE.fullmatch(str(code))
+    return not meant and kind not in {None, code, *RAISED_ON_PURPOSE}
 
 
 def _fields(error: Mapping[str, Any]) -> str:
@@ -158,8 +174,10 @@ def _fields(error: Mapping[str, Any]) -> str:
 
 
 def _place(error: Mapping[str, Any]) -> str:
-    frames = error.get("where") or []
-    return f"({frames[-1]})" if frames else ""
+    """Its innermost line that is no library's: those have a folder before their file."""
+    frames = [str(frame) for frame in error.get("where") or []]
+    own = [frame for frame in frames if "/" not in frame.partition(":")[0]]
+    return f"({(own or frames)[-1]})" if frames else ""
 
 
 def where(error: Any) -> str:

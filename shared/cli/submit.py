@@ -1,7 +1,6 @@
 """`chot submit`: one job, once, however often the request has to be repeated."""
 
 import json
-import uuid
 from typing import Any, TextIO
 
 import click
@@ -9,11 +8,12 @@ import click
 from shared.cli.exits import Exit, Failure
 from shared.cli.http import Answer, Api
 from shared.cli.names import KindName
-from shared.cli.options import calls_api, print_json
+from shared.cli.options import Seconds, calls_api, print_json
 from shared.cli.payload import payload_text
 from shared.cli.plain import visible
 from shared.cli.progress import screen
 from shared.cli.wait import follow, report
+from shared.client.wanted import fresh_key, key_header
 
 DUPLICATES = {
     "joined": "the same work is already active: joined that job",
@@ -37,7 +37,7 @@ UNKNOWN_MEMBER = "is not a member of this object"
 @click.option("--max-attempts", type=click.IntRange(min=1), help="Up to the kind's cap.")
 @click.option("--key", help="Idempotency-Key of your own; a repeat with it answers the same.")
 @click.option("--wait", "waits", is_flag=True, help="Then wait for its end, as `chot wait` does.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="With --wait.")
+@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="With --wait.")
 @calls_api
 @click.pass_context
 def submit(
@@ -60,9 +60,11 @@ def submit(
     \b
     chot submit costing.run --company SAMPLE --brand LUA period=2026-01 --wait
     """  # noqa: D301 - click's mark for a paragraph kept as it is
+    if key is not None:
+        _refuse_unsayable(key)
     body = _body(kind, payload_text(payload, payload_file, words), given)
     with Api(retry_for) as api:
-        answer = _send(api, body, key or str(uuid.uuid4()), words)
+        answer = _send(api, body, fresh_key() if key is None else key, words)
         if not waits:
             _print(answer, as_json=as_json, again=key is not None)
             return
@@ -71,6 +73,14 @@ def submit(
         with screen(quiet=as_json) as shown:
             job = follow(api, answer.body["id"], shown, timeout=timeout)
     context.exit(report(job, as_json=as_json))
+
+
+def _refuse_unsayable(key: str) -> None:
+    """UsageError for what no header can say: `--key "$UNSET"` would protect from nothing."""
+    try:
+        key_header(key)
+    except ValueError as error:
+        raise click.UsageError(f"--key: {error}") from None
 
 
 def _body(kind: str, payload: str, given: dict[str, Any]) -> str:
@@ -82,7 +92,7 @@ def _body(kind: str, payload: str, given: dict[str, Any]) -> str:
 
 def _send(api: Api, body: str, key: str, words: tuple[str, ...]) -> Answer:
     try:
-        return api.post("/v1/jobs", body, {"Idempotency-Key": key})
+        return api.post("/v1/jobs", body, {"Idempotency-Key": key_header(key)})
     except Failure as failure:
         advice = _text_for_json(failure, words)
         if failure.code == Exit.UNAVAILABLE:

@@ -58,7 +58,8 @@ class Line:
 )
 @click.option(
     "--refused-to",
-    type=click.File("w", encoding="utf-8"),
+    # Opened before anything is sent, and emptied only when there is something to say.
+    type=click.File("a", encoding="utf-8", lazy=False),
     metavar="FILE",
     help="Write the refused lines there, to be corrected and submitted as a file of their own.",
 )
@@ -137,6 +138,8 @@ def _lines(numbers: list[int], answer: Answer) -> list[Line]:
 def _write_refused(file: TextIO | None, jobs: list[tuple[int, str]], lines: list[Line]) -> None:
     if file is not None:
         refused = {each.number for each in lines if each.outcome == "error"}
+        if file.name != "<stdout>" and file.seekable():
+            file.truncate(0)
         file.writelines(f"{text}\n" for number, text in jobs if number in refused)
 
 
@@ -219,4 +222,6 @@ def _row(line: Line) -> tuple[Any, ...]:
         why = "; ".join(fields) or IN_BATCH.sub("", str(line.body.get("detail") or ""))
         return (line.number, "refused", "", "", why)
     said = line.body.get("duplicate") or line.outcome
+    if line.counted in {"earlier", "retried"}:
+        said = "created earlier"
     return (line.number, said, line.body["id"], show.state(line.body["state"]), "")

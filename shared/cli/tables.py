@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from shared.cli.show import plain
+from shared.cli.show import UNBROKEN, plain
 
 GAP = "  "
 # As much room as a column of free text wants beside the others.
@@ -49,6 +49,10 @@ class Rows:
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it, side by side if it fits."""
         widths = self._widths()
+        if options.max_width >= UNBROKEN:
+            yield from self._title()
+            yield from self._rows(list(range(len(widths))), widths)
+            return
         flexible = [self._name(n) in self.below for n in range(len(widths))]
         least = [
             min(width, ROOM) if bends else width
@@ -85,16 +89,25 @@ class Rows:
         return made
 
     def _narrow(self, widths: list[int], most: int) -> Iterator[Any]:
-        kept = self._kept(widths, most)
+        yield from self._title()
+        header, *lines = self._rows(self._kept(widths, most), widths)
+        yield header
+        for row, line in zip(self.rows, lines, strict=True):
+            yield line
+            told = ", ".join(self._below(row))
+            if told:
+                yield Padding(Text(told, overflow="fold"), (0, 0, 0, 4))
+
+    def _title(self) -> Iterator[Text]:
         if self.title:
             yield Text(self.title, style="italic")
+
+    def _rows(self, kept: list[int], widths: list[int]) -> Iterator[Text]:
+        """The header, then each row, by those columns alone."""
         header = [Text(self._name(n), style="bold") for n in range(len(self.columns))]
         yield self._line(header, kept, widths)
         for row in self.rows:
             yield self._line(row, kept, widths)
-            told = ", ".join(self._below(row))
-            if told:
-                yield Padding(Text(told, overflow="fold"), (0, 0, 0, 4))
 
     def _kept(self, widths: list[int], most: int) -> list[int]:
         """The columns that stay on the line of a row."""

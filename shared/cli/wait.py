@@ -1,30 +1,33 @@
 """`chot wait`: follow a job to its end, as a bar on a terminal, as lines elsewhere."""
 
+import math
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import click
 
+from shared.cli import show
 from shared.cli.exits import Exit, Failure
 from shared.cli.http import Api, job_of, job_path
 from shared.cli.jobs import print_job
-from shared.cli.options import calls_api, print_json
-from shared.cli.progress import Screen, screen
+from shared.cli.options import Seconds, calls_api, print_json
+from shared.cli.progress import KEPT_BY, Quiet, Screen, screen
+from shared.cli.words import in_commands
 from shared.types import TERMINAL
 
 HOLD_SECONDS = 1.0  # progress moves as often on the screen
 LEAST_SECONDS = 0.2
-
+ASKED_AFTER_SECONDS = 3.0
+ASKED_AGAIN_SECONDS = 10.0
 
 ENDS = {"succeeded": Exit.OK, "dead": Exit.NO, "cancelled": Exit.CANCELLED}
 
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Then stop, with code 124."
-)
+@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Then stop, with code 124.")
 @calls_api
 @click.pass_context
 def wait(
@@ -49,9 +52,10 @@ def follow(api: Api, job_id: str, shown: Screen, *, timeout: float | None = None
     without us.
     """
     advice = f"`chot wait {job_id}` waits again, `chot cancel {job_id}` ends it"
+    kept = Keeper(api, shown, timeout)
     try:
         for job in _states(api, job_id, timeout):
-            shown.show(job)
+            shown.show(kept.told(job))
             if job["state"] in TERMINAL:
                 return job
     except KeyboardInterrupt:
@@ -62,6 +66,39 @@ def follow(api: Api, job_id: str, shown: Screen, *, timeout: float | None = None
         f"`chot why {job_id}` says what keeps it, {advice}",
         code=Exit.TIMEOUT,
     )
+
+
+class Keeper:
+    """Finds out what keeps a job that has been pending for some seconds, say a paused queue.
+
+    It asks again from time to time while the job waits, and never for longer than a look takes.
+    """
+
+    def __init__(self, api: Api, shown: Screen, timeout: float | None) -> None:
+        self._api = api
+        self._ends = math.inf if timeout is None else time.monotonic() + timeout - HOLD_SECONDS
+        self._seen = not isinstance(shown, Quiet)
+        self._due: float | None = None
+        self._sentence = ""
+
+    def told(self, job: dict[str, Any]) -> dict[str, Any]:
+        """The job, with what keeps it where that is known."""
+        if job["state"] != "pending" or show.not_before(job) or not self._seen:
+            self._due, self._sentence = None, ""
+            return job
+        now = time.monotonic()
+        if self._due is None:
+            self._due = now + ASKED_AFTER_SECONDS
+        elif self._due <= now < self._ends:
+            self._sentence = self._why(job["id"])
+            self._due = now + ASKED_AGAIN_SECONDS
+        return {**job, KEPT_BY: self._sentence}
+
+    def _why(self, job_id: str) -> str:
+        with suppress(Failure):
+            said = self._api.get(job_path(job_id, "why"), within=HOLD_SECONDS).body
+            return in_commands(str(said["sentence"]))
+        return ""
 
 
 def _states(api: Api, job_id: str, timeout: float | None) -> Iterator[dict[str, Any]]:

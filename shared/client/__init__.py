@@ -2,7 +2,7 @@
 
 from shared.client.client import ChotClient
 from shared.client.errors import ApiError, ChotError, StillActive, Unreachable
-from shared.client.results import BatchItem, Event, Job, Progress, Submitted
+from shared.client.results import BatchItem, Event, Job, Progress, Queue, Submitted, Why
 from shared.client.wanted import JobRequest
 
 __all__ = [
@@ -14,7 +14,9 @@ __all__ = [
     "Job",
     "JobRequest",
     "Progress",
+    "Queue",
     "StillActive",
     "Submitted",
     "Unreachable",
+    "Why",
 ]

@@ -6,6 +6,8 @@ repeats the key.
 
 import httpx
 
+HIGHEST_PORT = 65_535
+
 
 def checked_url(url: str) -> str:
     """The address without a slash at its end; ValueError where no api can be.
@@ -20,6 +22,11 @@ def checked_url(url: str) -> str:
         raise ValueError(f"is no address: {error}") from None
     if parsed.scheme not in {"http", "https"} or not parsed.host:
         raise ValueError("must start with http:// or https:// and name a host")
+    if parsed.port is not None and not 0 < parsed.port <= HIGHEST_PORT:
+        # A socket takes its lower 16 bits: the key would go to another program.
+        raise ValueError(f"has port {parsed.port}; 1 to {HIGHEST_PORT} are ports")
+    if parsed.query or parsed.fragment or " " in url:
+        raise ValueError("must hold no blank, ? or #: routes are added at its end")
     return url.rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""ChotClient: submit, wait, follow, list, cancel and redrive jobs over HTTP.
+"""ChotClient: submit, wait, follow, explain, list, cancel and redrive jobs over HTTP.
 
 Each call may be repeated by the client itself (shared/client/patience.py) until its deadline: a
 submit goes out under one Idempotency-Key, whatever number of times it takes, and makes one job.
@@ -26,8 +26,8 @@ from shared.client.errors import (
     no_answer_of_ours,
 )
 from shared.client.patience import Outcome, Patience, is_passing
-from shared.client.reading import items_of, page_of, understood
-from shared.client.results import BatchItem, Event, Job, Submitted
+from shared.client.reading import items_of, page_of, queues_of, understood
+from shared.client.results import BatchItem, Event, Job, Queue, Submitted, Why
 from shared.client.stream import read_lines, read_messages
 from shared.client.wanted import (
     JobRequest,
@@ -114,7 +114,7 @@ class ChotClient:
             priority=priority,
             max_attempts=max_attempts,
         )
-        key = key or fresh_key()
+        key = fresh_key() if key is None else key
         body = to_json(wanted.body())
         answer = await self._ask("POST", "/v1/jobs", body=body, key=key)
         read = partial(Submitted.of, key=key, replayed=is_replay(answer.headers))
@@ -129,7 +129,7 @@ class ChotClient:
         that is made of `key`: the same call with the same key and jobs submits each of them once.
         An error carries `key`. ValueError, before anything is sent, for a key with no room left.
         """
-        key = key or fresh_key()
+        key = fresh_key() if key is None else key
         bodies = list(batch_bodies(to_json(each.body()) for each in jobs))
         keys = chunk_keys(key, len(bodies))
         found: list[BatchItem] = []
@@ -219,6 +219,14 @@ class ChotClient:
         path = f"{job_path(job_id)}/events"
         async with self._http.stream("GET", path, headers=headers, timeout=timeout) as answer:
             yield answer
+
+    async def why(self, job_id: UUID | str) -> Why:
+        """Why the job is not running, or not done: the first thing that keeps it, and all facts."""
+        return understood(await self._ask("GET", f"{job_path(job_id)}/why"), Why.of)
+
+    async def queues(self) -> Sequence[Queue]:
+        """Every queue, with how much of this account's work waits in it, and for how long."""
+        return understood(await self._ask("GET", "/v1/queues"), queues_of)
 
     async def cancel(self, job_id: UUID | str) -> Job:
         """Cancel: once this returns, no effect of the job commits. TooLate when it has ended."""

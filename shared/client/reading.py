@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import httpx
 
 from shared.client.errors import no_answer_of_ours
-from shared.client.results import BatchItem, Job
+from shared.client.results import BatchItem, Job, Queue
 
 T = TypeVar("T")
 
@@ -38,6 +38,11 @@ def understood(
 def items_of(body: Mapping[str, Any], *, replayed: bool) -> Sequence[BatchItem]:
     """The outcomes of a batch."""
     return [BatchItem.of(each, replayed=replayed) for each in body["jobs"]]
+
+
+def queues_of(body: Mapping[str, Any]) -> Sequence[Queue]:
+    """The queues of a list."""
+    return tuple(Queue.of(each) for each in body["queues"])
 
 
 def page_of(body: Mapping[str, Any]) -> tuple[Sequence[Job], str | None]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 from uuid import UUID
 
@@ -189,6 +189,63 @@ class BatchItem:
             job=None if job is None else Submitted.of(job, replayed=replayed),
             error=None if problem is None else error_of(problem["status"], problem),
             replayed=replayed,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """Why a job is not running, or not done, as of one moment.
+
+    Programs go by `reason`; `sentence` is for people. `body` has every fact (docs/live.md).
+    """
+
+    id: UUID
+    state: JobState
+    reason: str
+    sentence: str
+    as_of: datetime
+    body: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """Read it; a reason that a later api adds is a text like the others."""
+        return cls(
+            id=UUID(body["id"]),
+            state=JobState(body["state"]),
+            reason=body["reason"],
+            sentence=body["sentence"],
+            as_of=moment(body["as_of"]),
+            body=body,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A queue as this account sees it: how many of its jobs are in which state.
+
+    `due` are the pending ones whose time has come, the oldest for `oldest_due` now.
+    """
+
+    name: str
+    paused: bool
+    pending: int
+    due: int
+    running: int
+    dead: int
+    oldest_due: timedelta | None
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """Read it."""
+        oldest = body["oldest_due_seconds"]
+        return cls(
+            name=body["name"],
+            paused=body["paused"],
+            pending=body["pending"],
+            due=body["due"],
+            running=body["running"],
+            dead=body["dead"],
+            oldest_due=None if oldest is None else timedelta(seconds=float(oldest)),
         )
 
 

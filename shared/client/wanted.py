@@ -89,7 +89,12 @@ def chunk_keys(key: str, number: int) -> Sequence[str]:
 
 
 def key_header(key: str) -> str:
-    """The key as the header has it (an RFC 9651 string); ValueError for what no header can say."""
+    """The key as the header has it (an RFC 9651 string); ValueError for what no header can say.
+
+    An empty one is none: whoever passes it on from a variable that is not set would be unprotected.
+    """
+    if not key:
+        raise ValueError("the Idempotency-Key is empty")
     if not (key.isascii() and key.isprintable()):
         raise ValueError(f"{key!r} is no Idempotency-Key: printable ASCII only")
     escaped = key.replace("\\", "\\\\").replace('"', '\\"')

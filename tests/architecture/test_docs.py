@@ -69,6 +69,16 @@ def test_every_page_is_in_the_list_of_pages() -> None:
     assert listed == {page.name for page in DOCS.glob("*.md")} - {"README.md"}
 
 
+def test_no_two_pages_use_one_idempotency_key() -> None:
+    """Whoever follows both would be refused by the second: one key, two bodies."""
+    used: dict[str, set[str]] = {}
+    for page in (ROOT / "README.md", *DOCS.glob("*.md")):
+        for key in re.findall(r"""Idempotency-Key:[ "]*([^"'`$\n]+)["']""", page.read_text()):
+            used.setdefault(key, set()).add(page.name)
+    assert len(used) >= 3
+    assert {key: pages for key, pages in used.items() if len(pages) > 1} == {}
+
+
 def test_the_numbers_of_fairness_are_those_of_the_code() -> None:
     """Whoever reckons with the bound reckons with what is there."""
     page = (DOCS / "fairness.md").read_text()

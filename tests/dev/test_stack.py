@@ -14,10 +14,12 @@ import httpx
 import pytest
 
 from dev.processes import poll_until
-from dev.stack_cli import block_of, config_of, parser
+from dev.sample_company import load_sample
+from dev.stack_backing import telling_of
+from dev.stack_cli import SAMPLE_MOVEMENTS, block_of, config_of, parser
 from shared.api_keys import key_id_of
 from tests.dev.test_processes import gone
-from tests.services import ROOT
+from tests.services import ROOT, Database
 
 STOP_SECONDS = 30.0
 
@@ -170,3 +172,24 @@ def test_a_port_that_is_taken_is_a_clear_refusal(home: Path) -> None:
         )
         assert done.returncode == 1
         assert f"port {port} is in use; choose another with --port" in done.stderr
+
+
+def test_every_number_of_the_help_has_its_default() -> None:
+    """Whoever sees a number in the documentation finds it there."""
+    told = " ".join(parser().format_help().split())
+    assert f"where there is none yet (default {SAMPLE_MOVEMENTS})" in told
+    assert "worker processes (default 2)" in told
+
+
+async def test_a_load_says_what_it_loads_before_it_does_and_nothing_where_all_is_there(
+    database: Database,
+) -> None:
+    """A million movements take a minute, in which nothing else is said."""
+    said: list[str] = []
+    tell = telling_of(said.append)
+    for _ in range(2):
+        await load_sample(database.app_url, movements=1_000, progress=tell)
+    assert said == ["loading the sample company, 1,000 movements"]
+    for done in (50_000, 100_000, 200_000):
+        tell(done, 200_000)
+    assert said[1:] == ["  100,000 of 200,000"]

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from dev.postgres import TEST_SETTINGS, PostgresServer, remove_data, start_postgres
 from dev.sqs import SqsServer, start_sqs
-from tests.services import DatabaseServer
+from tests.services import DatabaseServer, servers_place
 
 T = TypeVar("T")
 
@@ -77,6 +77,6 @@ async def open_backing(bin_dir: Path | None) -> AsyncIterator[Backing]:
 
 
 def _new_home() -> Path:
-    home = Path(tempfile.mkdtemp(prefix="chot-faults-"))
+    home = Path(tempfile.mkdtemp(prefix="chot-faults-", dir=servers_place()))
     home.chmod(home.stat().st_mode | stat.S_IXOTH)  # PostgreSQL runs as an account of its own
     return home

@@ -14,12 +14,14 @@ from typing import Any
 
 import httpx
 
+from dev.stack_cli import SAMPLE_MOVEMENTS
 from tests.factories import eventually
 
-HEAD = """# Examples: every route
+MOVEMENTS = 2_000
+HEAD = f"""# Examples: every route
 
 A command and its answer for each route, in an order that can be followed on the sample company of `chot dev`, with the two variables that it prints. All of them were run to make this page, and
-are run again by `tests/journeys/test_examples.py`: what is not true any more fails there. They were run on the sample company with 2,000 movements instead of the 200,000 of `chot dev`: numbers of
+are run again by `tests/journeys/test_examples.py`: what is not true any more fails there. They were run on the sample company with {MOVEMENTS:,} movements instead of the {SAMPLE_MOVEMENTS:,} of `chot dev`: numbers of
 items and movements, amounts and checksums are other ones for you, as are ids, instants, versions and host names. Long answers are cut at `…`.
 `/docs` of a running api describes every member, [http.md](http.md) what clients may rely on. Each command but those of health sends `-H "Authorization: Bearer $CHOT_TOKEN"`.
 """
@@ -48,7 +50,7 @@ JANUARY = (
     '{"kind": "costing.run", "company": "SAMPLE", "brand": "LUA", "payload": {"period": "2026-01"}}'
 )
 SUBMIT = f"""curl "$CHOT_API_URL/v1/jobs" {TYPED} \\
-     -H 'Idempotency-Key: "january"' \\
+     -H 'Idempotency-Key: "january of LUA"' \\
      -d '{JANUARY}'"""
 BATCH = f"""curl "$CHOT_API_URL/v1/jobs:batch" {TYPED} \\
      -H 'Idempotency-Key: "night of the 31st"' \\
@@ -127,10 +129,16 @@ STEPS: tuple[Step, ...] = (
         captures={"DEAD": ["id"]},
     ),
     Step(
+        route="GET /v1/jobs/{job_id}",
+        says="Wait until it has died.",
+        command=f'curl "$CHOT_API_URL/v1/jobs/$DEAD?wait=20" {AUTH}',
+        until=("DEAD", "cleanup_pending", False),
+        lines=8,
+    ),
+    Step(
         route="GET /v1/dead-letters",
         says="What has died, with the error that buried it.",
         command=f'curl "$CHOT_API_URL/v1/dead-letters?kind=costing.run" {AUTH}',
-        until=("DEAD", "cleanup_pending", False),
     ),
     Step(
         route="POST /v1/queues/{queue}/pause",
@@ -148,8 +156,15 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         route="POST /v1/jobs/{job_id}/redrive",
-        says="Put the dead job back to pending, with a fresh budget and its history.",
-        command=f'curl -X POST "$CHOT_API_URL/v1/jobs/$DEAD/redrive" {AUTH}',
+        says=(
+            "Put the dead job back to pending, with a fresh budget and its history. What its "
+            "attempts left is removed first; until then the answer is 409 with `Retry-After`, and "
+            "`--retry` asks again."
+        ),
+        command=(
+            'curl -f --retry 12 --retry-all-errors -X POST "$CHOT_API_URL/v1/jobs/$DEAD/redrive" '
+            f"\\\n     {AUTH}"
+        ),
     ),
     Step(
         route="POST /v1/dead-letters/redrive",
@@ -249,7 +264,9 @@ async def _run(
             headers[name] = value
         elif word == "-d":
             body = words.pop(0)
-        elif word != "-N":
+        elif word == "--retry":
+            words.pop(0)
+        elif word not in {"-N", "-f", "--retry-all-errors"}:
             url = word
     method = method or ("GET" if body is None else "POST")
     return await client.request(method, url, headers=headers, content=body)

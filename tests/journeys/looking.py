@@ -132,9 +132,16 @@ async def said(child: Child, event: str, *, seconds: float = 20) -> dict[str, An
 
 
 async def working(*children: Child, seconds: float = 30) -> None:
-    """Wait until these workers have started to receive."""
+    """Wait until these workers have started to receive; fail at once when one ends instead."""
     for child in children:
-        await said(child, "worker.started", seconds=seconds)
+
+        async def started_or_ended(child: Child = child) -> bool:
+            ended = not child.alive
+            started = any(line.get("event") == "worker.started" for line in log_lines(child))
+            assert started or not ended, f"{child.name} ended:\n{child.last_words()}"
+            return started
+
+        await eventually(started_or_ended, seconds=seconds)
 
 
 async def exited(child: Child, *, seconds: float = 20) -> int:

@@ -3,11 +3,13 @@
 import asyncio
 import importlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +22,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
+from dev.processes import Command, answers, free_port, start, wait_until
 from dev.sample_company import load_sample
 from shared.client import ChotClient
 from tests.factories import execute, fetch, scalar
@@ -30,10 +33,13 @@ from tests.tcp_proxy import Proxy
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "blocking-to-202.md"
 FILE = re.compile(
-    r"^`(?P<name>\w+\.(?:py|js))`\n```(?:python|js)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^`(?P<name>\w+\.(?:py|js|sql))`\n```(?:python|js|sql)\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 OURS = {"CHOT_KIND_MODULES": "", "CHOT_HANDLER_MODULES": "", "CHOT_QUEUES": ""}
-REORDER = {"CHOT_KIND_MODULES": "reorder_kind", "CHOT_HANDLER_MODULES": "reorder_handler"}
+SETTINGS = re.compile(r"\b(CHOT_\w+_MODULES)=(\w+)")
+SERVED = re.compile(r"^uvicorn (\w+:app) --port (\d+)$", re.MULTILINE)
+PRESSED = re.compile(r'^curl -X POST "http://127.0.0.1:\d+(\S+)" -H "(\S+): (\S+)"$', re.MULTILINE)
 MOVEMENTS = 2_000
 START = "/companies/SAMPLE/periods/{}/costing"
 POINTS = "SELECT store, item, qty_base FROM books.reorder_points ORDER BY store, item"
@@ -129,6 +135,32 @@ async def test_the_endpoint_of_the_page_answers_at_once_and_is_followed_to_its_r
     assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 1
     anew = await erp.post(START.format("2026-01"), headers=press())
     assert anew.json()["status_url"] != address
+
+
+async def test_the_file_that_tries_it_without_a_login_serves(files: Path, fleet: Fleet) -> None:
+    """By the page's own uvicorn line and its curl."""
+    await load_sample(fleet.database.app_url, movements=MOVEMENTS)
+    _, url = await asyncio.to_thread(lambda: fleet.api(CHOT_TOKEN=TOKEN, **OURS))
+    ((served, _),) = SERVED.findall(PAGE.read_text())
+    ((path, name, key),) = PRESSED.findall(PAGE.read_text())
+    port = free_port()
+    child = start(
+        Command(
+            name="erp",
+            argv=[sys.executable, "-m", "uvicorn", served, "--port", str(port)],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "CHOT_API_URL": url, "CHOT_TOKEN": TOKEN},
+            log=files / "erp.log",
+            cwd=files,
+        )
+    )
+    fleet.children.append(child)
+    up = partial(wait_until, deadline_seconds=30, what="up")
+    await asyncio.to_thread(lambda: up(lambda: answers(port, "/openapi.json"), child))
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        pressed = await client.post(path, headers={name: key})
+        assert pressed.status_code == 202, pressed.text
+        shown = await client.get(pressed.json()["status_url"])
+    assert (shown.status_code, shown.json()["state"]) == (200, "pending")
 
 
 async def test_what_it_refuses_and_what_died_reach_the_page(
@@ -297,22 +329,30 @@ def test_a_page_that_was_loaded_anew_follows_the_work_that_it_left(files: Path) 
     assert (found["ended"], found["stored"]) == ("succeeded", {})
 
 
+def run_page(files: Path, *words: str, **env: str) -> None:
+    """A command of the page where its files are."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=files,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture
-async def points(owner_engine: AsyncEngine, fleet: Fleet) -> None:
-    """The table that the old function writes, with the grants that the page asks for."""
+async def points(files: Path, fleet: Fleet) -> None:
+    """The table that the old function writes, made by the page's own SQL as the page says."""
     await load_sample(fleet.database.app_url, movements=MOVEMENTS)
-    async with owner_engine.begin() as conn:
-        await conn.execute(
-            text("""CREATE TABLE books.reorder_points (company text NOT NULL, store text NOT NULL,
-                    item text NOT NULL, qty_base bigint NOT NULL,
-                    PRIMARY KEY (company, store, item))""")
-        )
-        await conn.execute(text("GRANT ALL ON books.reorder_points TO chot_app"))
-        await conn.execute(text("GRANT SELECT ON books.reorder_points TO chot_read"))
+    owner = {"CHOT_MIGRATE_DATABASE_URL": fleet.database.superuser_url}
+    await asyncio.to_thread(lambda: run_page(files, "make_table.py", **owner))
 
 
 async def test_the_old_function_and_its_job_write_the_same(
-    points: None, files: Path, fleet: Fleet, engine: AsyncEngine
+    points: None, files: Path, fleet: Fleet, engine: AsyncEngine, owner_engine: AsyncEngine
 ) -> None:
     """Run as it was, then as the page makes it: the same rows; an unknown period is dead at once."""
     assert points is None
@@ -327,8 +367,11 @@ async def test_the_old_function_and_its_job_write_the_same(
         written = await conn.run_sync(as_it_was)
     wanted = await fetch(engine, POINTS)
     assert written == len(wanted) > 0
-    await execute(engine, "DELETE FROM books.reorder_points")
-    own = REORDER | {"CHOT_QUEUES": "default", "PYTHONPATH": f"{ROOT}:{files}"}
+    await execute(owner_engine, "DELETE FROM books.reorder_points")
+    own = dict(SETTINGS.findall(PAGE.read_text())) | {
+        "CHOT_QUEUES": "default",
+        "PYTHONPATH": f"{ROOT}:{files}",
+    }
     fleet.worker(**own)
     _, url = await asyncio.to_thread(lambda: fleet.api(CHOT_TOKEN=TOKEN, **own))
     async with ChotClient(url, TOKEN) as chot:

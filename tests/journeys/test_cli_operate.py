@@ -114,6 +114,9 @@ async def test_a_kind_that_is_none_is_said_to_be_none(chot: Chot) -> None:
     assert (done.returncode, done.stdout) == (4, "")
     assert "no kind that was ever declared" in done.stderr
     assert "probe.write" in done.stderr
+    done = await chot("list", "--company", "ACME", "--brand", "nope")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "brand = 'nope': is no brand whose jobs this account may see" in done.stderr
     assert (await chot("list", "--kind", "probe.merge")).stdout.strip() == "no jobs"
 
 

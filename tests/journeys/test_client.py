@@ -268,3 +268,19 @@ async def test_a_list_goes_over_all_pages(chot: ChotClient) -> None:
     listed = [job.id async for job in chot.list(kind="probe.write", states=["pending", "running"])]
     assert len(listed) == 450
     assert set(listed) == ids
+
+
+async def test_what_keeps_a_job_and_how_much_waits_are_told(chot: ChotClient) -> None:
+    """Without a worker: the reason, its sentence, and the queue in which it waits."""
+    job_id = str(await submit(chot, 9))
+    why = await chot.why(job_id)
+    assert (str(why.id), why.state, why.reason) == (job_id, JobState.PENDING, "no-worker")
+    assert "No live worker serves queue default" in why.sentence
+    assert why.body["workers"]["live"] == 0
+    assert why.as_of.tzinfo is not None
+    (queue,) = [each for each in await chot.queues() if each.name == "default"]
+    assert (queue.pending, queue.due, queue.running, queue.paused) == (1, 1, 0, False)
+    assert queue.oldest_due is not None
+    assert queue.oldest_due >= timedelta()
+    with pytest.raises(JobNotFound):
+        await chot.why(uuid4())

@@ -10,11 +10,10 @@ from api.rights import RULES
 from dev.sample_company import load_sample
 from shared.access import Role
 from tests.fleet import Fleet
-from tests.journeys.examples import STEPS, make_page, without_what_varies
+from tests.journeys.examples import MOVEMENTS, STEPS, make_page, without_what_varies
 from tests.protocol.api.keys import make_key
 
 PAGE = Path(__file__).parents[2] / "docs" / "examples.md"
-MOVEMENTS = 2_000
 
 
 def test_every_route_has_an_example() -> None:

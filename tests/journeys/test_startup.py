@@ -107,6 +107,14 @@ REFUSED: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "no database": ({"CHOT_DATABASE_URL": ""}, ("CHOT_DATABASE_URL",)),
     "another database": ({"CHOT_DATABASE_URL": "mysql://u:s3cr3t@h/d"}, ("CHOT_DATABASE_URL",)),
+    "no region": (
+        {"AWS_REGION": UNSET, "AWS_DEFAULT_REGION": UNSET, "AWS_CONFIG_FILE": "/nonexistent"},
+        ("AWS_REGION", "You must specify a region"),
+    ),
+    "an endpoint that is none": (
+        {"AWS_ENDPOINT_URL_SQS": "no-url"},
+        ("AWS_ENDPOINT_URL_SQS", "Invalid endpoint"),
+    ),
     "alert hook that is none": ({"CHOT_ALERT_HOOK": "os:nothing"}, ("CHOT_ALERT_HOOK",)),
 }
 
@@ -149,6 +157,7 @@ def _processor_seconds() -> float:
 
 # One of each sort for every day; the long tier refuses them all.
 EVERY_DAY = (
+    "no region",
     "heartbeat = lease",
     "drain > stop timeout",
     "lease no number",

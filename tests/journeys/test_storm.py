@@ -235,8 +235,8 @@ async def hold_attempts(engine: AsyncEngine) -> None:
 async def test_a_storm_of_jobs_and_kills_leaves_every_effect_once(
     probes: AsyncEngine, fleet: Fleet, sqs_proxy: SqsProxy
 ) -> None:
-    """300 jobs; the same as the long one, in a size for every day."""
-    await rage(probes, fleet, sqs_proxy, Storm(jobs=300, concurrency=8, seconds=120, kills=6))
+    """200 jobs; the same as the long one, in a size for every day."""
+    await rage(probes, fleet, sqs_proxy, Storm(jobs=200, concurrency=8, seconds=120, kills=5))
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.database import open_engine
@@ -124,6 +125,55 @@ async def test_a_misbehaving_handler_is_recorded_in_words(
     assert word in error["message"]
 
 
+def no_such_table(connection: Connection) -> None:
+    """What an ERP's own code does, two calls below the handler."""
+    connection.execute(text("SELECT 1 FROM books.no_such_table"))
+
+
+async def test_an_error_of_the_database_names_its_sqlstate_and_the_handlers_own_lines(
+    probes: AsyncEngine, database: Database
+) -> None:
+    """Of its twenty innermost frames none is the handler's; its `code` is SQLAlchemy's page."""
+
+    async def ask(context: JobContext, _payload: Any) -> None:
+        async with context.transaction() as tx:
+            await tx.connection.run_sync(no_such_table)
+
+    held = await claimed_job(probes)
+    assert isinstance(await run_attempt(runner(probes, database, write=ask), held), Failed)
+    _, error = await outcome_of(probes, held)
+    assert error["code"] == "42P01"
+    assert "no_such_table" in error["message"]
+    assert "sqlalche.me" not in error["message"]
+    names = [place.partition(":")[0] for place in error["where"]]
+    functions = [place.rpartition(" ")[2] for place in error["where"]]
+    assert names[:2] == ["test_attempt.py"] * 2
+    assert functions[:2] == ["ask", "no_such_table"]
+    assert "/asyncpg.py" in names[-1], "and the innermost one, with the library's folder"
+    assert len(names) == 3
+
+
+async def test_an_error_at_the_commit_names_the_handlers_line(
+    probes: AsyncEngine, database: Database
+) -> None:
+    """It is raised below context.transaction(), and no other frame of the handler is left."""
+
+    async def twice(context: JobContext, _payload: Any) -> None:
+        async with context.transaction() as tx:
+            await tx.connection.execute(text("CREATE TEMP TABLE twice (a int)"))
+            await tx.connection.execute(
+                text("ALTER TABLE twice ADD UNIQUE (a) DEFERRABLE INITIALLY DEFERRED")
+            )
+            await tx.connection.execute(text("INSERT INTO twice VALUES (1), (1)"))
+
+    held = await claimed_job(probes)
+    assert isinstance(await run_attempt(runner(probes, database, write=twice), held), Failed)
+    _, error = await outcome_of(probes, held)
+    assert error["code"] == "23505"
+    assert error["where"][0].startswith("test_attempt.py:")
+    assert len(error["where"]) == 4
+
+
 @pytest.mark.scenario("F47")
 async def test_values_come_back_as_they_were_returned(
     probes: AsyncEngine, database: Database
@@ -187,6 +237,7 @@ async def test_no_error_is_too_odd_to_be_stored(probes: AsyncEngine, database: D
         outcome, kept = await outcome_of(probes, held)
         assert outcome == "failed"
         assert kept["message"], repr(error)[:100]
+        assert kept["code"] == "FAILED", "a library's own code is none of ours"
         assert len(json.dumps(kept, ensure_ascii=False).encode()) <= 16_384
 
 

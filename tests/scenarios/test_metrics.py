@@ -12,6 +12,7 @@ import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from api.counting import SHARE
 from dev.processes import Child
 from tests.factories import eventually, fetch, scalar
 from tests.fleet import Fleet
@@ -22,8 +23,6 @@ from tests.services import Database
 
 INTERVAL_SECONDS = 0.2
 SAMPLE_SECONDS = 0.05
-# A count is as old as its interval at most; a loaded machine is given some more.
-OLD_SECONDS = INTERVAL_SECONDS + 1.0
 RARE = {"CHOT_METRICS_SECONDS": f"{INTERVAL_SECONDS:g}"}
 BAD = ("raise_permanent", "exit", "return_nan")
 REDRIVES = 10
@@ -33,32 +32,42 @@ GIVES_UP_SECONDS = 0.1
 SCRAPE_SECONDS = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What SQL said at a moment between these two."""
+
+    began: float
+    ended: float
+    counts: dict[str, int]
+
+
 @dataclass(slots=True)
 class Drift:
     """What SQL has said, moment by moment, and what was found too far from it."""
 
     engine: AsyncEngine
-    seen: list[tuple[float, dict[str, int]]] = field(default_factory=list)
+    seen: list[Sample] = field(default_factory=list)
 
     async def sample_forever(self) -> None:
         """Count every row, again and again."""
         while True:
             async with self.engine.connect() as conn:
-                self.seen.append((monotonic(), await count_all(conn)))
+                began = monotonic()
+                counts = await count_all(conn)
+                self.seen.append(Sample(began, monotonic(), counts))
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def compare(self, http: httpx.AsyncClient) -> Scraped:
-        """One scrape lies within what SQL said since a count may have been made."""
+        """One scrape lies within what SQL said about when, as it says itself, it was counted.
+
+        That is as long ago as is promised: an interval, or twenty times what the count took.
+        """
         asked = monotonic()
         scraped = await scrape(http)
         answered = monotonic()
-        await eventually(lambda: self._seen_after(answered))
-        near = [
-            counts
-            for at, counts in self.seen
-            if asked - OLD_SECONDS <= at <= answered + 2 * SAMPLE_SECONDS + 0.5
-        ]
-        assert near, "SQL was asked in that time"
+        age, took = (scraped.value(f"chot_count_{name}seconds") for name in ("age_", ""))
+        assert age - (answered - asked) <= max(INTERVAL_SECONDS, SHARE * took)
+        near = await self._around(asked - age, answered - age + took)
         for state, value in scraped.states.items():
             assert value >= 0, scraped.states
             low, high = (f(each[state] for each in near) for f in (min, max))
@@ -69,8 +78,17 @@ class Drift:
         assert scraped.total("chot_queue_due") >= 0
         return scraped
 
-    async def _seen_after(self, moment: float) -> bool:
-        return bool(self.seen) and self.seen[-1][0] > moment
+    async def _around(self, began: float, ended: float) -> list[dict[str, int]]:
+        """All samples of that time, and one surely made before and one surely made after it."""
+
+        async def seen_after() -> bool:
+            return bool(self.seen) and self.seen[-1].began >= ended
+
+        await eventually(seen_after)
+        before = [n for n, each in enumerate(self.seen) if each.ended <= began]
+        after = [n for n, each in enumerate(self.seen) if each.began >= ended]
+        assert before, "SQL was asked before the first scrape was counted"
+        return [each.counts for each in self.seen[before[-1] : after[0] + 1]]
 
 
 @asynccontextmanager

@@ -31,6 +31,12 @@ async def test_a_forged_cursor_is_a_page_or_a_422(client: httpx.AsyncClient, cur
         assert answer.status_code in {200, 422}, (route, cursor, answer.text)
 
 
+async def test_no_cursor_at_all_is_no_first_page(client: httpx.AsyncClient) -> None:
+    """A script whose variable is empty would go through page one for ever."""
+    for route in ROUTES:
+        problem_of(await client.get(route, params={"cursor": ""}), 422, "invalid-request")
+
+
 async def test_an_instant_beyond_time_is_no_cursor_of_the_audit(client: httpx.AsyncClient) -> None:
     """Year 9999 has the last one."""
     for at in ("9" * 18, "253402300800000000"):

@@ -60,6 +60,20 @@ async def test_dead_jobs_and_dead_messages_stand_on_one_page(
     assert page["next_cursor"] is None
 
 
+async def test_an_error_is_the_same_wherever_it_is_shown(
+    client: httpx.AsyncClient, engine: AsyncEngine
+) -> None:
+    """Integers that a browser would round are texts here, too."""
+    job_id = await bury(client, engine)
+    error = json.dumps({"message": "boom", "details": {"amount": 2**53 + 1}})
+    change = "UPDATE chot.job_outputs SET error = CAST(:error AS jsonb) WHERE job_id = :id"
+    async with engine.begin() as conn:
+        await conn.execute(text(change), {"error": error, "id": job_id})
+    (letter,) = (await client.get("/v1/dead-letters")).json()["jobs"]
+    assert letter["error"] == (await client.get(f"/v1/jobs/{job_id}")).json()["error"]
+    assert letter["error"]["details"] == {"amount": "9007199254740993"}
+
+
 async def test_the_page_goes_on_where_it_ended(
     client: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:

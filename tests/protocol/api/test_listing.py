@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.settings import ApiSettings
-from shared.access import Role
+from shared.access import EVERYTHING, Role
 from shared.jobs.listing import LOOKED_AT, first_id_of
 from tests.factories import execute, fetch, scalar
 from tests.protocol.api.app import note, post, problem_of, serving
-from tests.protocol.api.keys import bearer, make_key
+from tests.protocol.api.keys import ACME, RED, SEED_OTHER, bearer, make_key
 from tests.protocol.api.test_read_and_act import END, run
 
 
@@ -75,7 +75,6 @@ async def test_every_filter_narrows_the_list(
     assert await listed(client, kind="api.merge") == [jobs["succeeded"]]
     assert await listed(client, brand="BLUE") == [jobs["dead"]]
     assert await listed(client, company="ACME", brand="BLUE", state="dead") == [jobs["dead"]]
-    assert await listed(client, company="NONE") == []
 
 
 async def test_a_list_by_account(settings: ApiSettings, owner_engine: AsyncEngine) -> None:
@@ -223,3 +222,48 @@ async def test_a_page_of_several_states_goes_by_their_indexes(
     assert [job["id"] for job in page.json()["jobs"]] == [str(row.id) for row in rare]
     assert page.json()["next_cursor"] is None, "no look ended before the oldest"
     assert await scalar(owner_engine, "SELECT count(*) FROM chot.jobs") > LOOKED_AT
+
+
+async def test_a_name_that_is_none_is_refused_where_the_list_would_be_empty(
+    settings: ApiSettings, owner_engine: AsyncEngine
+) -> None:
+    """What lies outside an account's scope gets the words of what is not there."""
+    await execute(owner_engine, SEED_OTHER)
+    scopes = {"all": EVERYTHING, "acme": ACME, "red": RED}
+    keys = {
+        name: bearer(await make_key(owner_engine, Role.READ, Role.SUBMIT, scope=scope))
+        for name, scope in scopes.items()
+    }
+    refused = {
+        "all": [{"company": "NONE"}, {"brand": "NONE"}, {"company": "OTHER", "brand": "BLUE"}],
+        "acme": [{"company": "NONE"}, {"company": "OTHER"}, {"brand": "NONE"}],
+        "red": [{"brand": "NONE"}, {"brand": "BLUE"}, {"company": "OTHER", "brand": "RED"}],
+    }
+    empty = {
+        "all": [{"company": "OTHER"}, {"brand": "BLUE"}, {"company": "OTHER", "brand": "RED"}],
+        "acme": [{"company": "ACME", "brand": "BLUE"}, {"brand": "BLUE"}],
+        "red": [{"company": "ACME"}, {"brand": "RED"}, {"company": "ACME", "brand": "RED"}],
+    }
+    async with serving(settings.model_copy(update={"api_open": False})) as client:
+        for name, headers in keys.items():
+            client.headers.update(headers)
+            for query in refused[name]:
+                answer = await client.get("/v1/jobs", params=query)
+                of = "brand" if query.get("company") in {None, "ACME"} else "company"
+                if name == "all" and "brand" in query:
+                    of = "brand"
+                problem = problem_of(answer, 422, f"unknown-{of}")
+                said = f"is no {of} whose jobs this account may see"
+                assert [each["rule"] for each in problem["errors"]] == [said]
+            for query in empty[name]:
+                assert await listed(client, **query) == []
+
+
+async def test_jobs_of_a_brand_that_is_gone_are_listed(
+    client: httpx.AsyncClient, owner_engine: AsyncEngine
+) -> None:
+    """A name is looked up only where there is nothing to show."""
+    job_id = await made(client, brand="BLUE")
+    await execute(owner_engine, "DELETE FROM books.stores WHERE brand = 'BLUE'")
+    await execute(owner_engine, "DELETE FROM books.brands WHERE code = 'BLUE'")
+    assert await listed(client, brand="BLUE") == [job_id]

@@ -19,6 +19,13 @@ WORKER = """
     VALUES ('w1', 'h', 1, 'v1', '{"api.note": 9}', 'working', clock_timestamp() + interval '1h')"""
 SLOTS = """INSERT INTO chot.worker_queues (worker_id, queue, slots, free_slots)
            VALUES ('w1', 'default', 4, 3)"""
+REFUSED = """
+    WITH sent AS (DELETE FROM chot.outbox WHERE job_id = CAST(:job_id AS uuid))
+    INSERT INTO chot.outbox (job_id, queue, kind, brand, priority, next_send_at, quarantined_at,
+                             last_error)
+    SELECT id, queue, kind, brand, priority, clock_timestamp(), clock_timestamp(),
+           'AccessDenied: User: arn:aws:iam::123456789012:role/relay is not authorized'
+      FROM chot.jobs WHERE id = CAST(:job_id AS uuid)"""
 ONE_AT_ONCE = "UPDATE chot.kinds SET max_running = 1 WHERE name = 'api.note'"
 
 
@@ -63,6 +70,24 @@ async def test_how_many_run_of_others_is_for_accounts_of_all_companies(
         assert "(1 may run)" in part["sentence"]
         assert part["turn"]["window_used"] is None
         assert part["turn"]["ahead_higher"] is None
+
+
+async def test_the_words_of_sqs_are_for_accounts_of_all_companies(
+    settings: ApiSettings, engine: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """They name an AWS account and its roles; everybody else is told the code."""
+    admin = await make_key(owner_engine, Role.ADMIN)
+    async with serving(settings.model_copy(update={"api_open": False})) as client:
+        for statement in (WORKER, SLOTS):
+            await execute(owner_engine, statement)
+        mine = (await post(client, note(), headers=bearer(admin))).json()["id"]
+        await execute(engine, REFUSED, job_id=mine)
+        whole = await why(client, mine, admin)
+        part = await why(client, mine, await make_key(owner_engine, Role.READ, scope=RED))
+    assert whole["reason"] == part["reason"] == "message-refused"
+    assert "arn:aws:iam::123456789012:role/relay" in whole["sentence"]
+    assert "for good (AccessDenied); correct" in part["sentence"]
+    assert "123456789012" not in str(part)
 
 
 def test_a_full_window_is_told_without_what_fills_it() -> None:

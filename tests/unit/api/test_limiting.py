@@ -105,6 +105,28 @@ async def test_far_from_the_maximum_a_second_has_one_count() -> None:
     assert lane.asked == 1
 
 
+@pytest.mark.parametrize(("took", "good_for"), [(0.01, 0.2), (0.1, 2.0), (3.0, 5.0)])
+async def test_near_the_maximum_a_count_is_good_for_twenty_times_what_it_took(
+    monkeypatch: pytest.MonkeyPatch, took: float, good_for: float
+) -> None:
+    """And for five seconds at most: what another process lets in is known no later than that."""
+    clock = [1000.0]
+    monkeypatch.setattr("api.pending.monotonic", lambda: clock[0])
+    asked = 0
+
+    async def count(lanes: Mapping[Lane, int]) -> Mapping[Lane, int | None]:
+        nonlocal asked
+        asked += 1
+        clock[0] += took
+        return dict.fromkeys(lanes, 40)
+
+    limits = PendingLimits(count, lambda _kind: 50)
+    for passed, counts in ((0.0, 1), (good_for - 0.01, 1), (0.02, 2)):
+        clock[0] += passed
+        async with limits.admit([a_job()]):
+            assert asked == counts
+
+
 async def test_room_that_was_not_used_is_given_back() -> None:
     """A duplicate, a refusal, a lost connection: none of them made a job."""
     lane = Counted(pending=0, limit=20_001)

@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.strict_json import DEEPEST_NESTING, Malformed, parse_object
+from api.strict_json import DEEPEST_NESTING, LONGEST_NUMBER, Malformed, parse_object
+from shared.cli.job_lines import Slip, checked
 from shared.json_text import to_json
 
 SCALARS = (
     st.none()
     | st.booleans()
     | st.integers(-(10**90), 10**90)
-    | st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**60), max_value=10**60)
+    | st.decimals(
+        allow_nan=False, allow_infinity=False, min_value=-(10**60), max_value=10**60
+    ).filter(lambda number: sum(map(str.isdigit, to_json(number))) <= LONGEST_NUMBER)
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 )
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=5)
@@ -31,6 +34,28 @@ def test_what_is_written_is_read_back_exactly(value: dict[str, object]) -> None:
     again = parse_object(written.encode())
     assert again == value
     assert to_json(again) == written
+
+
+HUNDRED = "9" * 99 + "1"
+OF_A_HUNDRED_DIGITS = (
+    HUNDRED,
+    f"-{HUNDRED}",
+    f"{HUNDRED[:50]}.{HUNDRED[50:]}",
+    f"-{HUNDRED[:50]}.{HUNDRED[50:]}e-308",
+)
+
+
+@pytest.mark.parametrize("literal", OF_A_HUNDRED_DIGITS)
+def test_digits_are_counted_and_no_other_characters(literal: str) -> None:
+    """Sign, point and exponent are none; the command line's own reader counts as the api does."""
+    line = f'{{"n":{literal}}}'.encode()
+    assert parse_object(line) == {"n": Decimal(literal)}
+    assert checked(line) == line.decode()
+    more = line.replace(b"1", b"12", 1)
+    with pytest.raises(Malformed, match="at most 100 digits"):
+        parse_object(more)
+    with pytest.raises(Slip, match="at most 100 digits"):
+        checked(more)
 
 
 @given(st.binary(max_size=60))
@@ -72,6 +97,15 @@ def test_a_member_that_is_there_twice_is_named_by_its_place(said: str, field: st
     with pytest.raises(Malformed) as caught:
         parse_object(said.encode())
     assert (caught.value.field, caught.value.rule) == (field, "a member must not be given twice")
+
+
+@pytest.mark.parametrize("said", [b'{"a": "\x00"}', b'{"a": "no end', b"{1: 2}"])
+def test_a_parsers_message_says_where_once(said: bytes) -> None:
+    """Some of Python's end in the word that ours begins with."""
+    with pytest.raises(Malformed) as caught:
+        parse_object(said)
+    assert caught.value.rule.count(" at ") == 1
+    assert " at line 1, column " in caught.value.rule
 
 
 def test_nesting_is_counted_outside_of_strings_only() -> None:

@@ -61,6 +61,19 @@ def test_a_refusal_is_final_and_has_its_exit_code(peer: Peer, status: int, code:
     assert len(peer.asked) == 1
 
 
+def test_what_to_do_about_a_lacking_right_is_for_whoever_lacks_it(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`chot keys` asks for the owner's database, which such a caller has not."""
+    detail = "GET /v1/audit asks for role admin"
+    peer.say(403, {"title": "The account lacks the right", "status": 403, "detail": detail})
+    assert run(["audit"]) == 4
+    said = capsys.readouterr().err
+    assert "asks for role admin" in said
+    assert "whoever makes the keys here" in said
+    assert "chot keys" not in said
+
+
 def test_a_refusal_names_field_value_and_rule(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:

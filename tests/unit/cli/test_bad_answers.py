@@ -23,6 +23,7 @@ COMMANDS = {
     "submit": ["submit", "k", "--company", "C"],
     "queues": ["queues"],
     "workers": ["workers"],
+    "dead letters": ["dead-letters"],
 }
 
 

@@ -42,6 +42,16 @@ def test_each_value_says_where_it_comes_from(
     assert told["CHOT_POOL_SIZE"] == {"value": None, "origin": "unset"}
 
 
+def test_what_the_api_derives_is_shown_as_it_is_in_force(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CHOT_BALANCER_IDLE_SECONDS", "20")
+    assert run(["config", "api", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["CHOT_LIVE_HEARTBEAT_SECONDS"] == {"value": 5.0, "origin": "scaled"}
+    assert told["CHOT_API_LOCK_TIMEOUT_SECONDS"] == {"value": 2.0, "origin": "scaled"}
+
+
 def test_settings_that_disagree_end_with_78_and_both_names(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,7 +75,9 @@ def test_a_missing_setting_says_who_needs_it_and_what_to_do(
         assert whose in said
         assert "`chot config client` needs no database" in said
     assert run(["doctor"]) == 78
-    assert "doctor need" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "doctor need" in said
+    assert "`chot dev` (`make up`) prints a line that exports that of its own" in said
 
 
 def test_an_api_url_that_is_none_is_misconfiguration(

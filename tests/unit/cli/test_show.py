@@ -25,6 +25,15 @@ from tests.unit.cli.conftest import Peer, job
             },
             "FAILED: KeyError: 'x' (mine.py:10 error)",
         ),
+        (
+            {
+                "type": "ProgrammingError",
+                "code": "42P01",
+                "message": "no table",
+                "where": ["mine.py:10 error", "postgresql/asyncpg.py:797 _handle"],
+            },
+            "42P01: ProgrammingError: no table (mine.py:10 error)",
+        ),
         ({"type": "PermanentError", "code": "PERMANENT", "message": "no"}, "PERMANENT: no"),
         (
             {
@@ -96,3 +105,45 @@ def test_a_duration_reads_as_a_person_says_it(seconds: float, said: str) -> None
 def test_progress_is_never_rounded_up_to_done(progress: Any, said: str) -> None:
     """A job that says 100% has nothing left to do."""
     assert show.progress({"progress": progress}) == said
+
+
+def test_a_job_says_who_submitted_it(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the word that `chot list --submitter` takes."""
+    peer.say(200, job("pending", principal="shop-app"))
+    assert run(["status", "0190-job"]) == 0
+    assert "submitter   shop-app\n" in capsys.readouterr().out
+
+
+def test_a_long_error_is_whole_once_however_many_attempts_had_it(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six times five hundred characters say less than one time; none is lost."""
+    same, other = ({"code": "X", "message": f"{word}\n{'m' * 500} end"} for word in ("no", "other"))
+    attempts = [
+        {"attempt": number, "fence": number, "outcome": "failed", "error": error}
+        for number, error in enumerate([same, other, same, other, same], 1)
+    ]
+    peer.say(200, job("dead", error=same, attempts=attempts))
+    assert run(["status", "0190-job"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("end\n") == 2
+    assert shown.count("X: no…\n") == 3
+    assert f"attempt 2   X: other\\n{'m' * 500} end\n" in shown
+
+
+def test_a_redriven_job_says_who_did_it_and_what_it_has_used_since(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its budget comes on top: "4 of 8" alone would read as a limit of eight."""
+    begun = ["2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:01:01.5Z"]
+    last = {"at": "2026-01-01T00:01:00Z", "by": "ops", "approver": "controller"}
+    attempts = [{"attempt": n, "fence": n, "started_at": at} for n, at in enumerate(begun, 1)]
+    more: dict[str, Any] = {"attempt": 3, "max_attempts": 7, "attempts": attempts}
+    peer.say(200, job("running", redriven=last, **more))
+    assert run(["status", "0190-job"]) == 0
+    shown = capsys.readouterr().out
+    assert "attempts    3 of 7 in all, 1 since the redrive\n" in shown
+    assert " by ops, approved by controller\n" in shown
+    peer.script = [(200, job("running", redriven=None, **more), {})]
+    assert run(["status", "0190-job"]) == 0
+    assert "attempts    3 of 7\n" in capsys.readouterr().out

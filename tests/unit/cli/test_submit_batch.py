@@ -108,8 +108,9 @@ def test_what_an_earlier_run_created_is_not_said_to_be_new(
     answer = {"jobs": [created("a"), created("b")]}
     peer.say(200, answer, Idempotency_Replayed="true")
     assert run(["submit-batch", file]) == 0
-    said = capsys.readouterr().err
-    assert said == "0 created now, 2 created by an earlier run of these lines\n"
+    written = capsys.readouterr()
+    assert written.err == "0 created now, 2 created by an earlier run of these lines\n"
+    assert written.out.count("created earlier") == 2
     assert run(["submit-batch", file, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [each["replayed"] for each in told["jobs"]] == [True, True]
@@ -131,7 +132,7 @@ BROKEN = {
     "constant": (b'{"a": NaN}', "NaN is no number of JSON"),
     "list": (b"[1]", "must be a JSON object"),
     "nothing": (b"\xa0", "must be UTF-8"),
-    "half": (b'{"a": "\x1b', "is not JSON"),
+    "half": (b'{"a": "\x1b', "is not JSON: Invalid control character at column 8"),
     "a BOM inside": (b"\xef\xbb\xbf{}", "is not JSON"),
 }
 

@@ -75,6 +75,7 @@ SHOWN: dict[str, tuple[list[str], dict[str, Any], list[str]]] = {
         ["audit"],
         {"acts": [ACT], "next_cursor": None},
         [
+            "target",
             ID,
             "dead_letters.redrive",
             "operations-night-shift (3f9a1c0b7d52)",
@@ -128,12 +129,14 @@ def test_refused_lines_keep_their_reason(
 
 
 def test_a_pipe_gets_a_line_for_a_row(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever its length: something else reads it."""
-    long = REASON + " again" * 50
+    """Whatever its length, and without blanks at its end: something else reads it."""
+    long = f"{REASON} {'again ' * 2000}".strip()
     peer.say(200, {"jobs": [job("dead", **WHOLE | {"error": long})], "messages": []})
     assert run(["dead-letters"]) == 0
     rows = capsys.readouterr().out.splitlines()
     assert [ID in row and long in row for row in rows].count(True) == 1
+    assert len(rows) == 3
+    assert [row for row in rows if row != row.rstrip()] == []
 
 
 def test_a_row_that_fits_no_terminal_is_broken_between_words() -> None:

@@ -1,10 +1,13 @@
 import json
+from typing import Any
 
 import pytest
 
 from shared.cli import run
 from shared.cli.progress import Pace
 from tests.unit.cli.conftest import Peer, job
+
+Said = tuple[int, dict[str, Any], dict[str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +50,33 @@ def test_without_a_terminal_a_line_says_what_changed(
         "succeeded, attempt 2, fence 2",
     ]
     assert "10/40 items (25%)" in lines[0]
+
+
+def test_a_job_that_does_not_begin_says_what_keeps_it(
+    peer: Peer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked once after some seconds, said in commands; where it cannot be asked nothing is said."""
+    monkeypatch.setattr("shared.cli.wait.ASKED_AFTER_SECONDS", 0.0)
+    paused = "queue costing is paused: POST /v1/queues/costing/resume lets it go on"
+    waiting: Said = (200, job("pending", progress=None), {})
+    told: Said = (200, {"sentence": paused}, {})
+    cases: tuple[tuple[Said, str], ...] = (
+        (told, "pending, attempt 1, fence 1  queue costing is paused: "),
+        ((404, {"title": "no such route"}, {}), "pending, attempt 1, fence 1"),
+    )
+    for why, line in cases:
+        peer.asked.clear()
+        peer.script = [waiting, waiting, why, waiting, (200, job("succeeded"), {})]
+        assert run(["wait", "0190-job"]) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert [asked.path.partition("?")[0] for asked in peer.asked].count(
+            "/v1/jobs/0190-job/why"
+        ) == 1
+        assert lines[-2].startswith(line)
+        assert ("`chot resume costing`" in lines[-2]) is (why[0] == 200)
+        assert len(lines) == (3 if why[0] == 200 else 2)
+    peer.script = [waiting, waiting, (200, job("succeeded"), {})]
+    assert run(["wait", "0190-job", "--json"]) == 0
 
 
 def test_json_is_the_final_job_and_nothing_else(

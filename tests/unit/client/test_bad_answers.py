@@ -32,6 +32,8 @@ CALLS: dict[str, Call] = {
     "batch": lambda chot: chot.batch([JobRequest(kind="k", company="C", payload={})]),
     "cancel": lambda chot: chot.cancel(JOB_ID),
     "list": listed,
+    "why": lambda chot: chot.why(JOB_ID),
+    "queues": lambda chot: chot.queues(),
 }
 
 

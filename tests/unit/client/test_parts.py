@@ -100,7 +100,21 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(token: str) 
     assert not token or token not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://", "http://x:port"])
+NO_ADDRESSES = (
+    "",
+    "localhost:8000",
+    "ftp://x",
+    "http://",
+    "http://x:port",
+    "http://x:0",
+    "http://x:99999",
+    "http://x y",
+    "http://x?key=1",
+    "http://x/#jobs",
+)
+
+
+@pytest.mark.parametrize("url", NO_ADDRESSES)
 def test_an_address_where_no_api_can_be_is_refused_at_once(url: str) -> None:
     with pytest.raises(ValueError, match=r"^url "):
         ChotClient(url)
