@@ -24,6 +24,8 @@ class Reason(StrEnum):
     QUEUE_PAUSED = "queue-paused"
     KIND_PAUSED = "kind-paused"
     BOOKS_FROZEN = "books-frozen"
+    GROUP_CANCELLING = "group-cancelling"
+    GROUP_OPEN = "group-open"
     OUT_OF_ATTEMPTS = "out-of-attempts"
     NO_WORKER = "no-worker"
     KIND_UNKNOWN = "kind-unknown"
@@ -99,6 +101,8 @@ RULES: Mapping[str, Sequence[Rule]] = {
         Rule(Reason.BOOKS_FROZEN, lambda r: not r["unfrozen"], words.frozen),
         Rule(Reason.OUT_OF_ATTEMPTS, lambda r: not r["attempts_left"], words.out_of_attempts),
         Rule(Reason.NO_WORKER, lambda r: not r["live"], words.no_worker),
+        Rule(Reason.GROUP_CANCELLING, lambda r: not r["goes_on"], words.group_cancelling),
+        Rule(Reason.GROUP_OPEN, lambda r: not r["joined"], words.group_open),
         Rule(Reason.KIND_UNKNOWN, lambda r: not r["know_kind"], words.kind_unknown),
         Rule(Reason.VERSION_UNKNOWN, lambda r: not r["know_version"], words.version_unknown),
         Rule(

@@ -100,7 +100,9 @@ _EXPLAINED = f"""
            CASE WHEN k.max_running IS NOT NULL THEN {TAKEN_OF_KIND} END AS places_taken,
            CASE WHEN q.alone_until > clock_timestamp() THEN q.alone_worker END AS alone_worker,
            m.id IS NOT NULL AS staged, m.sendable, m.sends, m.last_error, m.refused, m.sent_in,
-           ahead.ahead, higher.higher, frozen.*, reached.*,
+           gr.state AS group_state, gr.outcome AS group_outcome, gr.total AS group_total,
+           gr.remaining AS group_remaining,
+           ahead.ahead, higher.higher, frozen.*, reached.*, held_by.*, reserved_by.*,
            (SELECT size FROM open_queues) AS window_size,
            (SELECT count(*) FROM held WHERE counts) AS window_used,
            CASE WHEN j.state = 'dead' THEN {ACTIVE_TWIN} END AS twin,
@@ -111,6 +113,7 @@ _EXPLAINED = f"""
       LEFT JOIN chot.kinds k ON k.name = j.kind
       LEFT JOIN chot.queues q ON q.name = j.queue
       LEFT JOIN LATERAL (
+      LEFT JOIN chot.groups gr ON gr.id = j.joins
           SELECT x.started_at, x.outcome, x.error FROM chot.attempts x
            WHERE x.job_id = j.id ORDER BY x.fence DESC LIMIT 1) AS a ON true
      CROSS JOIN LATERAL ({_CREW}) AS crew

@@ -116,6 +116,35 @@ def frozen(row: Row) -> str:
     )
 
 
+def group_cancelling(row: Row) -> str:
+    """It is a member of a group that is to end."""
+    return (
+        f"The job's group {row['group_id']} is being cancelled, so that none of its members "
+        "starts; a worker's maintenance cancels this one in a moment."
+    )
+
+
+def group_open(row: Row) -> str:
+    """It joins a group that has not ended, or has ended without need of it."""
+    group, total = row["joins"], row["group_total"]
+    if row["group_outcome"] is not None:
+        return (
+            f"The job's group {group} is {row['group_state']} and will not have succeeded "
+            f"({row['group_outcome']}), so that the job does not run; a worker's maintenance ends "
+            "it in a moment."
+        )
+    ended = (total or 0) - (row["group_remaining"] or 0)
+    more = (
+        f"it takes members until POST /v1/groups/{group}/seal"
+        if row["group_state"] == "open"
+        else "nothing needs to be done"
+    )
+    return (
+        f"The job starts once its group {group} has ended ({ended:,} of {_count(total, 'member')} "
+        f"ended); {more}."
+    )
+
+
 def out_of_attempts(row: Row) -> str:
     """Its budget is used up, though it is not dead."""
     return (

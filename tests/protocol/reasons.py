@@ -8,6 +8,7 @@ from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.access import EVERYTHING, Scope
+from shared.groups.stop import cancel_group
 from shared.jobs.cancel import cancel_job
 from shared.jobs.enqueue import Submit, enqueue
 from shared.jobs.freeze import Books, freeze_books
@@ -28,6 +29,8 @@ from tests.factories import (
     make_job,
 )
 from worker.alone import reserve_alone
+from tests.protocol import locking
+from tests.protocol.groups import members, opened, show
 from worker.claim import claim_jobs
 from worker.outcome import Failed, Released, complete_job, fail_job, release_job
 from worker.presence import Presence, QueuePresence, report_presence
@@ -127,6 +130,27 @@ async def snoozed(engine: AsyncEngine) -> JobId:
 
 
 async def paused(engine: AsyncEngine) -> JobId:
+async def group_cancelling(engine: AsyncEngine) -> JobId:
+    await crew(engine)
+    group_id = await opened(engine, join=False)
+    (job_id,) = await members(engine, group_id, 1)
+    async with engine.begin() as conn:
+        await cancel_group(conn, group_id)
+    return job_id
+
+
+async def group_open(engine: AsyncEngine) -> JobId:
+    await crew(engine)
+    group_id = await opened(engine)
+    one, *_ = await members(engine, group_id, 3)
+    held = await claimed_again(engine, one, worker="w")
+    async with engine.begin() as conn:
+        await complete_job(conn, held, None)
+    join = (await show(engine, group_id)).join_job_id
+    assert join is not None
+    return join
+
+
     await crew(engine)
     job_id = await make_job(engine)
     async with engine.begin() as conn:
@@ -341,3 +365,5 @@ SETUPS: Mapping[Reason, Setup] = {
     Reason.CANCELLED: cancelled,
     Reason.DEAD: dead,
 }
+    Reason.GROUP_CANCELLING: group_cancelling,
+    Reason.GROUP_OPEN: group_open,

@@ -34,6 +34,8 @@ REASON_OF_PART = {
     "unpaused": Reason.QUEUE_PAUSED,
     "kind_unpaused": Reason.KIND_PAUSED,
     "unfrozen": Reason.BOOKS_FROZEN,
+    "goes_on": Reason.GROUP_CANCELLING,
+    "joined": Reason.GROUP_OPEN,
 }
 # What each sentence must tell: its numbers, names and next step.
 TOLD = {
@@ -44,6 +46,8 @@ TOLD = {
     Reason.QUEUE_PAUSED: r"POST /v1/queues/default/resume",
     Reason.KIND_PAUSED: r"POST /v1/kinds/probe.write/resume",
     Reason.BOOKS_FROZEN: r"books of brand RED of company ACME have been .*Z \(an audit\), so that",
+    Reason.GROUP_CANCELLING: r"group [0-9a-f-]{36} is being cancelled.*maintenance",
+    Reason.GROUP_OPEN: r"has ended \(1 of 3 members ended\).*POST /v1/groups/.*/seal",
     Reason.OUT_OF_ATTEMPTS: r"1 of 1 were charged, 0 workers lost.*cancel",
     Reason.NO_WORKER: r"No live worker serves queue default.*CHOT_QUEUES",
     Reason.KIND_UNKNOWN: r"1 live worker of queue default knows kind probe.write",
@@ -171,6 +175,7 @@ async def clear(engine: AsyncEngine) -> None:
         "DELETE FROM chot.running_limits",
         "DELETE FROM chot.workers",
         "DELETE FROM chot.outbox",
+        "UPDATE chot.groups SET state = 'open', outcome = NULL WHERE state = 'cancelling'",
         "DELETE FROM chot.published",
     ):
         await execute(engine, statement)
