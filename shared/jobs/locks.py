@@ -14,6 +14,7 @@ import re
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.access import IN_SCOPE
 from shared.jobs.staging import NO_MESSAGE_WAITS
 from shared.jobs.states import ATTEMPTS_LEFT_AFTER_LOSS, CLAIMABLE, KNOWN_TO_A_LIVE_WORKER
 
@@ -75,7 +76,7 @@ def waiters_before(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
                     AND (l.turn, l.job_id) < (m.turn, m.job_id) AND chot.locks_conflict(l, m)
              ) AS w
              CROSS JOIN LATERAL (
-                 SELECT wj.* FROM chot.jobs wj
+                 SELECT wj.id, wj.kind, wj.company, wj.brand, wj.priority FROM chot.jobs wj
                   WHERE wj.id = w.job_id AND {could_run("wj")} OFFSET 0) AS wj
              WHERE m.job_id = {of}.id AND wj.id <> ALL({gone}) AND {at}"""
 
@@ -101,6 +102,23 @@ WAITS = """(j.lock_roots IS NOT NULL AND EXISTS (
 # Over `j`: its message may be lost; of a waiter that is still locked out there is none to lose.
 NOT_LOCKED_OUT = f"""(j.lock_roots IS NULL OR {UNLOCKED} OR NOT EXISTS (
             SELECT FROM chot.job_locks l WHERE l.job_id = j.id AND l.waiting))"""
+
+# Over `j`, in the words of /why: who is in its way, the first of those that the caller may see. Of
+# somebody else's it is told that there is one.
+_SEEN = _over("hj", IN_SCOPE)
+LOCK_HELD = f"""
+    SELECT m.root AS held_root, m.part AS held_part, h.mode AS held_mode,
+           CASE WHEN {_SEEN} THEN hj.id END AS holder_id,
+           CASE WHEN {_SEEN} THEN hj.kind END AS holder_kind
+           {holders("j")}
+     ORDER BY {_SEEN} DESC, hj.id, m.n LIMIT 1"""
+_SEEN_WAITER = _over("wj", IN_SCOPE)
+LOCK_RESERVED = f"""
+    SELECT m.root AS reserved_root, m.part AS reserved_part, w.mode AS reserved_mode,
+           CASE WHEN {_SEEN_WAITER} THEN wj.id END AS waiter_id,
+           CASE WHEN {_SEEN_WAITER} THEN wj.kind END AS waiter_kind
+           {waiters_before("j")}
+     ORDER BY {_SEEN_WAITER} DESC, wj.priority DESC, wj.id, m.n LIMIT 1"""
 
 # What is locked by a claim before it decides, and what has to be made first: a root's row is made
 # by a transaction of its own, or two claims that make two roots could wait for each other.

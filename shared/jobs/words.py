@@ -207,6 +207,32 @@ def workers_alone(row: Row) -> str:
     )
 
 
+def lock_held(row: Row) -> str:
+    """A job that runs holds what it would lock."""
+    who = _job(row["holder_id"], row["holder_kind"])
+    how = "for itself" if row["held_mode"] == "exclusive" else "together with others"
+    what = _locked(row["held_root"], row["held_part"])
+    return f"{who} holds {what} {how}; this one starts in its turn once that is free."
+
+
+def lock_reserved(row: Row) -> str:
+    """A job that waits for what it would lock goes first."""
+    who = _job(row["waiter_id"], row["waiter_kind"])
+    what = _locked(row["reserved_root"], row["reserved_part"])
+    return (
+        f"{who} waits for {what}, too, and goes first, by priority and age; this one starts in its "
+        "turn after it."
+    )
+
+
+def _job(job_id: Any, kind: str | None) -> str:
+    return "A job of somebody else's" if job_id is None else f"Job {job_id} ({kind})"
+
+
+def _locked(root: str, part: str) -> str:
+    return f"{root}, part {part}" if part else root
+
+
 def maximum(row: Row) -> str:
     """As many of its kind run as may."""
     taken, most = row["places_taken"], row["max_running"]
