@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.access import Scope
 from shared.jobs.enqueue import Submit, enqueue_many
 from shared.jobs.limiting import Limited, Unknown, list_limits, remove_limit, set_limit
+from shared.jobs.limits import LOCK_LIMITS
 from shared.jobs.reasons import Reason, explain
 from shared.publishing import take
 from shared.sqs import Delivery
@@ -22,6 +23,7 @@ from tests.factories import (
     NUMBERS,
     autocommit,
     claimant,
+    eventually,
     execute,
     expire_lease,
     fetch,
@@ -31,7 +33,7 @@ from tests.factories import (
 from tests.protocol.reasons import crew, why
 from tests.protocol.test_publishing import ids, publish
 from worker.alone import free_alone, reserve_alone
-from worker.claim import claim_jobs
+from worker.claim import CLAIM_LIMITED, claim_jobs
 from worker.lease import HeldLease
 from worker.outcome import complete_job
 from worker.reaper import reap_expired
@@ -112,6 +114,27 @@ async def test_the_limits_are_exact_among_twelve_claimers(probes: AsyncEngine, c
     won = await asyncio.gather(*(claimer(jobs[n::CLAIMERS]) for n in range(CLAIMERS)))
     assert (sum(won), []) == await judge(probes, limits)
     assert 0 < sum(won) < len(jobs)
+
+
+async def test_a_claim_waits_for_another_one_of_its_limit(probes: AsyncEngine) -> None:
+    """And counts in a new statement what that one has won: the second of two is refused."""
+    await limit(probes, {OF_BRAND: 1})
+    first, second = await of(probes, "RED", 2)
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    binds = claimant("a").binds() | {"ids": [first], "tokens": [uuid4()]}
+    async with probes.connect() as conn:
+        assert await conn.scalar(LOCK_LIMITS, {"ids": [first]}) == 1
+        assert len((await conn.execute(CLAIM_LIMITED, binds)).all()) == 1
+        claiming = asyncio.create_task(
+            claim_jobs(autocommit(probes), claimant("b"), [second], wait=True)
+        )
+
+        async def decided() -> bool:
+            return claiming.done() or bool(await scalar(probes, blocked))
+
+        await eventually(decided)
+        await conn.commit()
+    assert await claiming == []
 
 
 @dataclass
