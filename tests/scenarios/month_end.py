@@ -38,6 +38,7 @@ from tests.services import seed_company
 MODULE = "tests.scenarios.month_kinds"
 BATCH = 500
 ACTIVE = "SELECT count(*) FROM chot.jobs WHERE state IN ('pending', 'running')"
+BEGUN = "SELECT EXISTS (SELECT FROM chot.jobs WHERE fence > 0)"
 # Any job now and then, and of those that wait or run more often: of them there is more to say.
 ANY_JOB = "SELECT id::text FROM chot.jobs WHERE kind LIKE 'month.%' ORDER BY random() LIMIT 1"
 ANY_WAITING = """
@@ -144,6 +145,7 @@ class MonthEnd:
     async def _kill(self) -> None:
         """One worker after the other: killed, or stopped for longer than its lease."""
         dice = random.Random(self.plan.seed)
+        await self._until_working()
         while not self.done.is_set():
             await self._sleep(dice.uniform(0.5, 1.5) * self.plan.kill_every)
             if self.done.is_set():
@@ -159,6 +161,15 @@ class MonthEnd:
                 worker.kill()
                 self.workers[place] = self._worker()
                 self.kills["SIGKILL"] += 1
+
+    async def _until_working(self) -> None:
+        """A worker that has not begun takes nothing with it."""
+        connection = await asyncpg.connect(self.superuser_url)
+        try:
+            while not await connection.fetchval(BEGUN):  # noqa: ASYNC110 - the database's state
+                await asyncio.sleep(0.2)
+        finally:
+            await connection.close()
 
     async def _sleep(self, seconds: float) -> None:
         """So long, or until all is done."""
