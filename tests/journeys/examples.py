@@ -8,13 +8,14 @@ it anew.
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
 
 from tests.factories import eventually
+from tests.journeys.example_step import AUTH, TYPED, Step
+from tests.journeys.group_examples import GROUP_STEPS
 
 HEAD = """# Examples: every route
 
@@ -24,26 +25,8 @@ items and movements, amounts and checksums are other ones for you, as are ids, i
 `/docs` of a running api describes every member, [http.md](http.md) what clients may rely on. Each command but those of health sends `-H "Authorization: Bearer $CHOT_TOKEN"`.
 """
 SHOWN_HEADERS = ("location", "retry-after", "idempotency-replayed", "content-type")
-MOST_LINES = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One command. `captures` are variables that it sets from its answer, by a path of names.
-
-    `until` is what has to hold before it is run: a path in the job of `$JOB…` and its value.
-    """
-
-    route: str
-    says: str
-    command: str
-    captures: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
-    until: tuple[str, str, Any] | None = None
-    lines: int = MOST_LINES
-
-
-AUTH = '-H "Authorization: Bearer $CHOT_TOKEN"'
-TYPED = f'{AUTH} -H "Content-Type: application/json"'
 JANUARY = (
     '{"kind": "costing.run", "company": "SAMPLE", "brand": "LUA", "payload": {"period": "2026-01"}}'
 )
@@ -235,6 +218,7 @@ STEPS: tuple[Step, ...] = (
             f'"$CHOT_API_URL/v1/limits?kind=costing.run&company=SAMPLE&brand=LUA" {AUTH}'
         ),
     ),
+    *GROUP_STEPS,
     Step(
         route="GET /v1/workers",
         says="Who works, on what.",
