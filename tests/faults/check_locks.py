@@ -68,6 +68,21 @@ def no_two_holders(seen: Ordered) -> Found:
             )
 
 
+def met(seen: Ordered) -> int:
+    """How many jobs had to wait: while they were pending, one that they conflict with began."""
+    against = conflicts(seen)
+    waits = {job_id: [span for _, span in _pending(seen, job_id)] for job_id in seen.locks}
+    begun = [(start.job_id, start.at.at) for start in starts(seen) if start.job_id in seen.locks]
+    return sum(
+        any(
+            other in against[job_id] and began < at < ended
+            for other, at in begun
+            for began, ended in spans
+        )
+        for job_id, spans in waits.items()
+    )
+
+
 def each_locked_job_has_its_locks(seen: Ordered) -> Found:
     """What a kind declares stands in the database, of every job of it."""
     for job in seen.evidence.jobs:
