@@ -43,17 +43,21 @@ ANY_ROOT = "true"
 
 
 def holders(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
-    """FROM and WHERE: jobs `hj` that run, each lock `h` that conflicts with a lock `m` of `of`.
+    """FROM and WHERE: jobs `hj` that run, each lock `m` of `of` that one of theirs conflicts with.
 
     `gone` are jobs that this very statement takes out of running. `at` is a condition on `m`.
     """
     return f"""
-              FROM chot.jobs hj
-              JOIN chot.job_locks h ON h.job_id = hj.id
-              JOIN chot.job_locks m ON m.job_id = {of}.id AND chot.locks_conflict(h, m)
-             WHERE hj.state = 'running' AND hj.lock_roots IS NOT NULL
-               AND hj.lock_roots && {of}.lock_roots AND hj.id <> {of}.id
-               AND hj.id <> ALL({gone}) AND {at}"""
+              FROM (SELECT r.id, r.kind, r.company, r.brand FROM chot.jobs r
+                     WHERE r.state = 'running' AND r.lock_roots IS NOT NULL
+                       AND r.lock_roots && {of}.lock_roots AND r.id <> {of}.id
+                       AND r.id <> ALL({gone}) OFFSET 0) AS hj
+             CROSS JOIN LATERAL (
+                 SELECT m.n, m.root, m.part, h.mode
+                   FROM chot.job_locks h
+                   JOIN chot.job_locks m ON m.job_id = {of}.id AND chot.locks_conflict(h, m)
+                  WHERE h.job_id = hj.id OFFSET 0) AS m
+             WHERE {at}"""
 
 
 def waiters_before(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
@@ -107,7 +111,7 @@ NOT_LOCKED_OUT = f"""(j.lock_roots IS NULL OR {UNLOCKED} OR NOT EXISTS (
 # somebody else's it is told that there is one.
 _SEEN = _over("hj", IN_SCOPE)
 LOCK_HELD = f"""
-    SELECT m.root AS held_root, m.part AS held_part, h.mode AS held_mode,
+    SELECT m.root AS held_root, m.part AS held_part, m.mode AS held_mode,
            CASE WHEN {_SEEN} THEN hj.id END AS holder_id,
            CASE WHEN {_SEEN} THEN hj.kind END AS holder_kind
            {holders("j")}
