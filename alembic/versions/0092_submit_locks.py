@@ -119,7 +119,10 @@ PARTS = (
                     SELECT t.root FROM chot.lock_roots t
                      WHERE t.root IN (SELECT g.root FROM gone AS g)
                        AND NOT EXISTS (SELECT FROM chot.job_locks l
-                                        WHERE l.root = t.root AND l.job_id <> ALL(ids))
+                                        WHERE l.root = t.root AND NOT l.waiting
+                                          AND l.job_id <> ALL(ids))
+                       AND NOT EXISTS (SELECT FROM chot.job_locks l
+                                        WHERE l.root = t.root AND l.waiting)
                      ORDER BY t.root FOR UPDATE SKIP LOCKED);
             DELETE FROM chot.attempts""",
     ),

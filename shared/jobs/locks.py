@@ -75,7 +75,7 @@ def waiters_before(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
                     AND (l.turn, l.job_id) < (m.turn, m.job_id) AND chot.locks_conflict(l, m)
                  UNION ALL
                  SELECT l.job_id, l.root, l.part, l.mode FROM chot.job_locks l
-                  WHERE m.part = '' AND l.waiting AND l.root = m.root
+                  WHERE m.part = '' AND l.waiting AND l.part >= '' AND l.root = m.root
                     AND l.mode = ANY({_OTHER_MODES})
                     AND (l.turn, l.job_id) < (m.turn, m.job_id) AND chot.locks_conflict(l, m)
              ) AS w
