@@ -1,5 +1,5 @@
 """All planted bugs, in the order of docs/mutants.md."""
 
-from tests.mutants import order, ownership, work
+from tests.mutants import locking, order, ownership, work
 
-MUTANTS = (*ownership.MUTANTS, *work.MUTANTS, *order.MUTANTS)
+MUTANTS = (*ownership.MUTANTS, *work.MUTANTS, *order.MUTANTS, *locking.MUTANTS)
