@@ -6,20 +6,28 @@ from typing import Any
 import asyncpg
 import httpx
 
-# In words of its own, not those of the statement that /why asks.
-OTHERS = """
-    SELECT DISTINCT h.job_id::text AS id
-      FROM chot.job_locks m
-      JOIN chot.job_locks h ON h.root = m.root AND h.job_id <> m.job_id
-       AND (m.part = '' OR h.part = '' OR m.part = h.part)
+# In words of its own, not those of the statement that /why asks; of many who stand in the way the
+# first few will do.
+_CONFLICT = """(m.part = '' OR h.part = '' OR m.part = h.part)
        AND NOT (m.mode = 'shared' AND h.mode = 'shared')
-       AND m.period_from <= h.period_to || '~' AND h.period_from <= m.period_to || '~'
-      JOIN chot.jobs j ON j.id = h.job_id
-     WHERE m.job_id = $1 AND """
-HOLDERS = f"{OTHERS} h.job_id IN (SELECT id FROM chot.jobs WHERE state = 'running')"
-WAITERS = f"""{OTHERS} h.waiting AND j.state = 'pending' AND j.available_at <= now()
-       AND (j.priority > (SELECT priority FROM chot.jobs WHERE id = $1)
-            OR (j.priority = (SELECT priority FROM chot.jobs WHERE id = $1) AND j.id < $1))"""
+       AND m.period_from <= h.period_to || '~' AND h.period_from <= m.period_to || '~'"""
+HOLDERS = f"""
+    WITH running AS MATERIALIZED (SELECT id FROM chot.jobs WHERE state = 'running')
+    SELECT DISTINCT h.job_id::text AS id
+      FROM running r JOIN chot.job_locks h ON h.job_id = r.id
+      JOIN chot.job_locks m ON m.job_id = $1 AND m.root = h.root AND m.job_id <> h.job_id
+     WHERE {_CONFLICT}"""
+WAITERS = f"""
+    WITH mine AS MATERIALIZED (
+        SELECT l.*, j.priority FROM chot.job_locks l JOIN chot.jobs j ON j.id = l.job_id
+         WHERE l.job_id = $1),
+    before AS MATERIALIZED (
+        SELECT DISTINCT j.priority, j.id
+          FROM mine m JOIN chot.job_locks h ON h.root = m.root AND h.waiting
+          JOIN chot.jobs j ON j.id = h.job_id
+         WHERE {_CONFLICT} AND j.state = 'pending' AND j.available_at <= now()
+           AND (j.priority > m.priority OR (j.priority = m.priority AND j.id < $1)))
+    SELECT id::text FROM before ORDER BY priority DESC, id LIMIT 3"""
 JOB = """
     SELECT j.state, j.fence, j.available_at <= now() AS due, j.lost_leases >= 2 AS alone,
            EXISTS (SELECT FROM chot.outbox o WHERE o.job_id = j.id) AS staged,
