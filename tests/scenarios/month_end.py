@@ -38,6 +38,8 @@ from tests.services import seed_company
 MODULE = "tests.scenarios.month_kinds"
 BATCH = 500
 ACTIVE = "SELECT count(*) FROM chot.jobs WHERE state IN ('pending', 'running')"
+TIDY_SECONDS = 20.0
+TIDY = "VACUUM (ANALYZE) chot.jobs, chot.job_locks, chot.outbox, chot.attempts, chot.groups"
 BEGUN = "SELECT EXISTS (SELECT FROM chot.jobs WHERE fence > 0)"
 # Any job now and then, and of those that wait or run more often: of them there is more to say.
 ANY_JOB = "SELECT id::text FROM chot.jobs WHERE kind LIKE 'month.%' ORDER BY random() LIMIT 1"
@@ -78,6 +80,7 @@ class MonthEnd:
             tasks.create_task(self._submit())
             tasks.create_task(self._kill())
             tasks.create_task(self._ask(http))
+            tasks.create_task(self._tidy())
         return await self._report()
 
     async def _prepare(self) -> None:
@@ -187,6 +190,16 @@ class MonthEnd:
                     with suppress(httpx.TimeoutException):
                         await compare(connection, http, job_id, self.agreement)
                 await self._sleep(self.plan.samples_every)
+        finally:
+            await connection.close()
+
+    async def _tidy(self) -> None:
+        """What autovacuum does; the tests' servers have it turned off."""
+        connection = await asyncpg.connect(self.superuser_url)
+        try:
+            while not self.done.is_set():
+                await self._sleep(TIDY_SECONDS)
+                await connection.execute(TIDY)
         finally:
             await connection.close()
 
