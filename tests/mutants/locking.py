@@ -52,6 +52,11 @@ MUTANTS = (
         f"{RULES}::test_readers_run_together_and_a_writer_waits_for_all",
     ),
     mutant(
+        "an exit asks for the roots of others, too",
+        (LOCKS, '_AT_FREED = "m.root IN (SELECT f.root FROM freed f)"', '_AT_FREED = "true"'),
+        "protocol/test_wake_two_roots.py::test_two_exits_on_two_roots_wake_the_waiter_of_both",
+    ),
+    mutant(
         "a batch claims what has locks",
         ("worker/claim.py", 'HAS_NO_LOCKS = "j.lock_roots IS NULL"', 'HAS_NO_LOCKS = "true"'),
         f"{RULES}::test_a_batch_passes_over_a_job_that_locks",
