@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from shared.jobs.pace import Row, pace_of
 from shared.json_text import portable
+from shared.kinds.locks import locks_json
 from shared.types import TERMINAL, JobState
 
 SHOWS_ERROR = frozenset({JobState.DEAD, JobState.PENDING})
@@ -151,9 +152,20 @@ class JobSummary(BaseModel):
     links: Links
 
 
-class JobView(JobSummary):
-    """A job with its attempts and, once it has succeeded, its result."""
+class LockView(BaseModel):
+    """A business lock: what the job locks while it runs; null is all, and an open end."""
 
+    root: str
+    part: str | None
+    mode: Literal["shared", "exclusive"]
+    period_from: str | None
+    period_to: str | None
+
+
+class JobView(JobSummary):
+    """A job with its locks, its attempts and, once it has succeeded, its result."""
+
+    locks: list[LockView]
     result: Any
     attempts: list[AttemptView]
 
@@ -208,6 +220,7 @@ def job_view(row: Row, *, everywhere: bool) -> dict[str, Any]:
     """
     succeeded = row["state"] == JobState.SUCCEEDED
     return job_summary(row) | {
+        "locks": [locks_json(each) for each in row["locks"] or ()],
         "result": portable(row["result"]) if succeeded else None,
         "attempts": [_attempt(each, everywhere=everywhere) for each in row["attempts"]],
     }

@@ -74,7 +74,7 @@ SUMMARY = {
     "joins": None,
     "links": {"self": URL, "cancel": f"{URL}/cancel"},
 }
-JOB = SUMMARY | {"result": None, "attempts": [ATTEMPT]}
+JOB = SUMMARY | {"locks": [], "result": None, "attempts": [ATTEMPT]}
 CANCELLED = JOB | {
     "state": "cancelled",
     "finished_at": "2026-02-01T01:00:11.006213Z",

@@ -49,14 +49,15 @@ def _table() -> None:
             woken_at    timestamptz,
             PRIMARY KEY (job_id, n)
         )""")
-    op.execute("CREATE INDEX job_locks_root_idx ON chot.job_locks (root)")
-    # Who waits for a part before somebody; for all of a root; and who is to be woken, by lanes.
+    op.execute("CREATE INDEX job_locks_root_idx ON chot.job_locks (root) WHERE NOT waiting")
+    # Who waits for a part before somebody; for all of a root; and who is to be woken, by lanes. The
+    # second says what is always true, so that it is taken by who says so, too, and by nobody else.
     op.execute("""
         CREATE INDEX job_locks_part_idx ON chot.job_locks (root, part, mode, turn, job_id)
          WHERE waiting""")
     op.execute("""
         CREATE INDEX job_locks_turn_idx ON chot.job_locks (root, mode, turn, job_id)
-         WHERE waiting""")
+         WHERE waiting AND part >= ''""")
     op.execute("""
         CREATE INDEX job_locks_lane_idx ON chot.job_locks (root, part, lane, turn, job_id)
          WHERE waiting AND woken_at IS NULL""")

@@ -101,6 +101,16 @@ PARTS = (
     ),
     (
         ARCHIVE,
+        "to_jsonb(j), p.payload,",
+        """to_jsonb(j) || CASE WHEN j.lock_roots IS NULL THEN '{}' ELSE
+                       jsonb_build_object('locks', (
+                           SELECT jsonb_agg(jsonb_build_object('root', l.root, 'part', l.part,
+                                      'mode', l.mode, 'period_from', l.period_from,
+                                      'period_to', l.period_to) ORDER BY l.n)
+                             FROM chot.job_locks l WHERE l.job_id = j.id)) END, p.payload,""",
+    ),
+    (
+        ARCHIVE,
         "            DELETE FROM chot.attempts",
         """            WITH gone AS (
                 DELETE FROM chot.job_locks WHERE job_id = ANY(ids) RETURNING root)
@@ -109,7 +119,10 @@ PARTS = (
                     SELECT t.root FROM chot.lock_roots t
                      WHERE t.root IN (SELECT g.root FROM gone AS g)
                        AND NOT EXISTS (SELECT FROM chot.job_locks l
-                                        WHERE l.root = t.root AND l.job_id <> ALL(ids))
+                                        WHERE l.root = t.root AND NOT l.waiting
+                                          AND l.job_id <> ALL(ids))
+                       AND NOT EXISTS (SELECT FROM chot.job_locks l
+                                        WHERE l.root = t.root AND l.waiting)
                      ORDER BY t.root FOR UPDATE SKIP LOCKED);
             DELETE FROM chot.attempts""",
     ),

@@ -57,6 +57,16 @@ class ReachedLimit(BaseModel):
     running: int | None = Field(description="for a key of all companies")
 
 
+class LockInTheWay(BaseModel):
+    """What the job would lock, and the job that has it or goes first; that is null out of scope."""
+
+    root: str
+    part: str | None = Field(description="null: all of the root")
+    mode: str = Field(description="of that job's lock: shared or exclusive")
+    job_id: str | None
+    kind: str | None
+
+
 class Owner(BaseModel):
     """Who runs it."""
 
@@ -101,6 +111,7 @@ class WhyView(BaseModel):
     )
     max_running: int | None
     limit: ReachedLimit | None = Field(description="an operator's, where that is the reason")
+    lock: LockInTheWay | None = Field(description="where a business lock is the reason")
     owner: Owner | None
     redrive: Redrive | None
 
@@ -171,6 +182,7 @@ def why_view(whole: Row, refused: str | None, row: Row) -> dict[str, Any]:
         "running_of_kind": row["places_taken"] if at_maximum else None,
         "max_running": row["max_running"] if at_maximum else None,
         "limit": _limit(row) if said.reason == Reason.LIMIT_REACHED else None,
+        "lock": _lock(row, said.reason),
         "owner": _owner(row) if row["state"] == JobState.RUNNING else None,
         "redrive": {"refused": refused, "twin": row["twin"] and str(row["twin"])} if dead else None,
     }
@@ -194,6 +206,20 @@ def _limit(row: Row) -> dict[str, Any]:
         "brand": row["limit_brand"],
         "max_running": row["limit_most"],
         "running": row["limit_taken"],
+    }
+
+
+def _lock(row: Row, reason: Reason) -> dict[str, Any] | None:
+    names = {Reason.LOCK_HELD: ("held", "holder"), Reason.LOCK_RESERVED: ("reserved", "waiter")}
+    if reason not in names:
+        return None
+    what, who = names[reason]
+    return {
+        "root": row[f"{what}_root"],
+        "part": row[f"{what}_part"] or None,
+        "mode": row[f"{what}_mode"],
+        "job_id": row[f"{who}_id"] and str(row[f"{who}_id"]),
+        "kind": row[f"{who}_kind"],
     }
 
 

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "why": ("why", "why", "Say why a job is not running, or not done."),
     "wait": ("wait", "wait", "Wait until a job has ended, with a progress bar."),
     "list": ("listing", "list_", "List jobs, newest first."),
+    "group": ("groups", "group", "Many jobs that belong together, and a join."),
     "cancel": ("jobs", "cancel", "Cancel a pending or running job."),
     "redrive": ("dead_letters", "redrive", "Run dead jobs again."),
     "dead-letters": ("dead_letters", "dead_letters", "List dead jobs and dead messages."),

@@ -27,6 +27,7 @@ STATES = [state.value for state in JobState]
 @click.option("--kind", type=KindName(), help="Only jobs of this kind.")
 @click.option("--company", help="Only jobs of this company.")
 @click.option("--brand", help="Only jobs of this brand.")
+@click.option("--group", metavar="ID", help="Only jobs of this group.")
 @click.option("--submitter", metavar="ACCOUNT", help="Only jobs that this account submitted.")
 @click.option(
     "--created-from", metavar="TIME", help="From then on, e.g. 2026-02-01T00:00:00+07:00."

@@ -11,6 +11,7 @@ COMMANDS = (
     (re.compile(r"POST /v1/queues/([^/\s]+)/resume\b"), r"`chot resume \1`"),
     (re.compile(r"POST /v1/kinds/([^/\s]+)/resume\b"), r"`chot resume --kind \1`"),
     (re.compile(r"POST /v1/books/thaw\b"), "`chot thaw`"),
+    (re.compile(r"POST /v1/groups/([^/\s]+)/(seal|redrive)\b"), r"`chot group \2 \1`"),
     (re.compile(r"POST /v1/jobs/([^/\s]+)/redrive\b"), r"`chot redrive \1`"),
     (re.compile(r"GET /v1/jobs/([0-9A-Za-z-]+)"), r"`chot status \1`"),
     (re.compile(r"^POST /v1/jobs with priority"), "a submit with priority"),
@@ -34,7 +35,7 @@ def in_commands(sentence: str) -> str:
 
 def approval_advice(action: str, target: str) -> str:
     """How another account's approval is had and used."""
-    verb = action.rpartition(".")[2]
+    verb = action.replace("job.", "").replace(".", " ")
     return (
         f"another account with role operate runs `chot approve {action} {target}`, then "
         f"`chot {verb} {target} --approval …` with the id that it prints"

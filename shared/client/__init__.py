@@ -2,6 +2,7 @@
 
 from shared.client.client import ChotClient
 from shared.client.errors import ApiError, ChotError, StillActive, Unreachable
+from shared.client.groups import Group
 from shared.client.results import BatchItem, Event, Job, Progress, Queue, Submitted, Why
 from shared.client.wanted import JobRequest
 
@@ -11,6 +12,7 @@ __all__ = [
     "ChotClient",
     "ChotError",
     "Event",
+    "Group",
     "Job",
     "JobRequest",
     "Progress",

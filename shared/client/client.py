@@ -25,6 +25,7 @@ from shared.client.errors import (
     error_of_answer,
     no_answer_of_ours,
 )
+from shared.client.groups import Groups
 from shared.client.patience import Outcome, Patience, is_passing
 from shared.client.reading import items_of, page_of, queues_of, understood
 from shared.client.results import BatchItem, Event, Job, Queue, Submitted, Why
@@ -52,9 +53,9 @@ PAGE = 200
 class ChotClient:
     """The api at `url` for the bearer of `token`.
 
-    `deadline` bounds every call with all its tries, `timeout` one try (seconds). Errors are those
-    of shared/client/errors.py. One client may serve any number of tasks. ValueError, at once, for
-    a `url` or a `token` of which no request can be made.
+    `groups` has the calls on groups. `deadline` bounds every call with all its tries, `timeout`
+    one try (seconds). Errors are those of shared/client/errors.py. One client may serve any number
+    of tasks. ValueError, at once, for a `url` or a `token` of which no request can be made.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ChotClient:
         if token is not None:
             headers["Authorization"] = f"Bearer {_named('token', checked_token, token)}"
         self._deadline = deadline
+        self.groups = Groups(self._ask, deadline)
         self._timeout = timeout
         self._http = httpx.AsyncClient(
             base_url=_named("url", checked_url, url), headers=headers, timeout=timeout
@@ -254,6 +256,7 @@ class ChotClient:
         kind: str | None = None,
         company: str | None = None,
         brand: str | None = None,
+        group: UUID | str | None = None,
         submitter: str | None = None,
         created_from: datetime | None = None,
         created_to: datetime | None = None,
@@ -264,6 +267,7 @@ class ChotClient:
             "kind": kind,
             "company": company,
             "brand": brand,
+            "group": None if group is None else str(group),
             "submitter": submitter,
             "created_from": None
             if created_from is None

@@ -39,10 +39,10 @@ class Unreachable(ChotError):
 
 
 class StillActive(ChotError):
-    """The job has not ended in the time that was given for it; it goes on."""
+    """The job (or the group) has not ended in the time that was given for it; it goes on."""
 
-    def __init__(self, job_id: UUID, state: str) -> None:
-        super().__init__(f"job {job_id} is still {state}; it goes on")
+    def __init__(self, job_id: UUID, state: str, *, what: str = "job") -> None:
+        super().__init__(f"{what} {job_id} is still {state}; it goes on")
         self.job_id = job_id
         self.state = state
 
@@ -140,6 +140,10 @@ class QueueNotFound(NotFound):
     """No queue has this name."""
 
 
+class GroupNotFound(NotFound):
+    """No group of this id, or not this account's to see."""
+
+
 class KindNotFound(NotFound):
     """No kind has this name."""
 
@@ -150,6 +154,26 @@ class KeyInProgress(Conflict):
 
 class TooLate(Conflict):
     """Cancel of a job that has ended otherwise; `more` has its `state` and the `job`."""
+
+
+class GroupClosed(Conflict):
+    """The group takes no more members; `more` has its `state`."""
+
+
+class GroupEnded(Conflict):
+    """Cancel of a group of which nothing is left to be cancelled; `more` has its `outcome`."""
+
+
+class GroupActive(Conflict):
+    """Redrive before the group has ended, or while its join runs; `more` has the `state`."""
+
+
+class NothingToRedrive(Conflict):
+    """Redrive of a group of which nothing has failed."""
+
+
+class MembersArchived(Conflict):
+    """Part of the group is in the archive and cannot be run again."""
 
 
 class NotDead(Conflict):
@@ -201,11 +225,17 @@ TYPES: Mapping[str, type[ApiError]] = {
     "job-not-found": JobNotFound,
     "queue-not-found": QueueNotFound,
     "kind-not-found": KindNotFound,
+    "group-not-found": GroupNotFound,
     "idempotency-key-in-progress": KeyInProgress,
     "too-late": TooLate,
     "not-dead": NotDead,
     "cleanup-pending": CleanupPending,
     "twin-active": TwinActive,
+    "group-closed": GroupClosed,
+    "group-ended": GroupEnded,
+    "group-active": GroupActive,
+    "nothing-to-redrive": NothingToRedrive,
+    "members-archived": MembersArchived,
     "payload-outdated": PayloadOutdated,
     "unknown-kind": UnknownKind,
     "unknown-company": UnknownCompany,

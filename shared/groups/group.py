@@ -167,21 +167,23 @@ def member_outcome(row: RowMapping) -> MemberOutcome:
     )
 
 
+# Where a walk over members begins: an index goes by it, and by no NULL that may be given instead.
+BEGINNING = UUID(int=0)
 # By the index of members, a page at a time.
 READ_MEMBERS = text("""
-    SELECT j.id, j.kind, j.company, j.brand, j.state, j.payload_version, o.result, o.error,
-           p.payload
-      FROM chot.jobs j
-      LEFT JOIN chot.job_outputs o ON o.job_id = j.id
-      LEFT JOIN chot.job_payloads p ON p.job_id = j.id
-     WHERE j.group_id = :group_id
-       AND (CAST(:after AS uuid) IS NULL OR j.id > CAST(:after AS uuid))
-     ORDER BY j.id LIMIT :limit""")
+    SELECT j.*, o.result, o.error, p.payload
+      FROM (SELECT m.id, m.kind, m.company, m.brand, m.state, m.payload_version FROM chot.jobs m
+             WHERE m.group_id = :group_id AND m.id > :after ORDER BY m.id LIMIT :limit) AS j
+      LEFT JOIN LATERAL (
+          SELECT result, error FROM chot.job_outputs WHERE job_id = j.id OFFSET 0) AS o ON true
+      LEFT JOIN LATERAL (
+          SELECT payload FROM chot.job_payloads WHERE job_id = j.id OFFSET 0) AS p ON true
+     ORDER BY j.id""")
 
 
 async def list_members(
     conn: AsyncConnection, group_id: UUID, *, after: UUID | None, limit: int
 ) -> list[RowMapping]:
     """Members by their ids, with payload, result and error, those that come after this id."""
-    binds = {"group_id": group_id, "after": after, "limit": limit}
+    binds = {"group_id": group_id, "after": after or BEGINNING, "limit": limit}
     return list((await conn.execute(READ_MEMBERS, binds)).mappings().all())

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from shared.audit import Action, noted
 from shared.database import CONFLICTS, sqlstate_of, transaction
 from shared.groups.counter import moved
-from shared.groups.group import LOCK_GROUP
+from shared.groups.group import BEGINNING, LOCK_GROUP
 from shared.jobs.exits import exit_statement
 from shared.jobs.guards import Guards, guards_of, lock_guards, read_guards
 from shared.logs import alert, log
@@ -76,7 +76,7 @@ _CANCELLING = """EXISTS (
 LOCK_MEMBERS = text(f"""
     SELECT e.id FROM chot.jobs e
      WHERE e.group_id = :group_id AND e.state IN ('pending', 'running') AND {_CANCELLING}
-       AND (CAST(:after AS uuid) IS NULL OR e.id > CAST(:after AS uuid))
+       AND e.id > :after
        AND e.lock_roots IS NULL
      ORDER BY e.id LIMIT {BATCH} FOR NO KEY UPDATE SKIP LOCKED""")
 LOCK_MEMBER = text("SELECT id FROM chot.jobs WHERE id = :job_id FOR NO KEY UPDATE")
@@ -100,7 +100,7 @@ CANCEL_MEMBER = exit_statement(
 FIND_ROOTED = text(f"""
     SELECT e.id, e.lock_roots, e.group_id FROM chot.jobs e
      WHERE e.group_id = :group_id AND e.state IN ('pending', 'running')
-       AND (CAST(:after AS uuid) IS NULL OR e.id > CAST(:after AS uuid))
+       AND e.id > :after
        AND e.lock_roots IS NOT NULL
      ORDER BY e.id LIMIT {BATCH}""")
 # It has not run since it was last made or redriven, and left nothing behind.
@@ -144,7 +144,7 @@ async def stop_members(engine: AsyncEngine, timing: LeaseTiming, group_id: UUID)
 
     Model: action stop_member.
     """
-    ended, after = 0, None
+    ended, after = 0, BEGINNING
     while True:
         async with transaction(
             engine, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
@@ -163,7 +163,7 @@ async def stop_members(engine: AsyncEngine, timing: LeaseTiming, group_id: UUID)
 
 
 async def _stop_rooted(engine: AsyncEngine, timing: LeaseTiming, group_id: UUID) -> int:
-    ended, after = 0, None
+    ended, after = 0, BEGINNING
     while True:
         async with engine.connect() as conn:
             binds = {"group_id": group_id, "after": after}
@@ -175,8 +175,8 @@ async def _stop_rooted(engine: AsyncEngine, timing: LeaseTiming, group_id: UUID)
             ) as conn:
                 await lock_guards(conn, guards_of(row))
                 await conn.execute(LOCK_MEMBER, {"job_id": row.id})
-                binds = {"job_id": row.id, "group_id": group_id, "result": None}
-                ended += len((await conn.execute(CANCEL_MEMBER, binds)).all())
+                these = {"job_id": row.id, "group_id": group_id, "result": None}
+                ended += len((await conn.execute(CANCEL_MEMBER, these)).all())
         if len(found) < BATCH:
             return ended
         after = found[-1].id

@@ -14,6 +14,7 @@ import re
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.access import IN_SCOPE
 from shared.jobs.staging import NO_MESSAGE_WAITS
 from shared.jobs.states import ATTEMPTS_LEFT_AFTER_LOSS, CLAIMABLE, KNOWN_TO_A_LIVE_WORKER
 
@@ -42,17 +43,21 @@ ANY_ROOT = "true"
 
 
 def holders(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
-    """FROM and WHERE: jobs `hj` that run, each lock `h` that conflicts with a lock `m` of `of`.
+    """FROM and WHERE: jobs `hj` that run, each lock `m` of `of` that one of theirs conflicts with.
 
     `gone` are jobs that this very statement takes out of running. `at` is a condition on `m`.
     """
     return f"""
-              FROM chot.jobs hj
-              JOIN chot.job_locks h ON h.job_id = hj.id
-              JOIN chot.job_locks m ON m.job_id = {of}.id AND chot.locks_conflict(h, m)
-             WHERE hj.state = 'running' AND hj.lock_roots IS NOT NULL
-               AND hj.lock_roots && {of}.lock_roots AND hj.id <> {of}.id
-               AND hj.id <> ALL({gone}) AND {at}"""
+              FROM (SELECT r.id, r.kind, r.company, r.brand FROM chot.jobs r
+                     WHERE r.state = 'running' AND r.lock_roots IS NOT NULL
+                       AND r.lock_roots && {of}.lock_roots AND r.id <> {of}.id
+                       AND r.id <> ALL({gone}) OFFSET 0) AS hj
+             CROSS JOIN LATERAL (
+                 SELECT m.n, m.root, m.part, h.mode
+                   FROM chot.job_locks h
+                   JOIN chot.job_locks m ON m.job_id = {of}.id AND chot.locks_conflict(h, m)
+                  WHERE h.job_id = hj.id OFFSET 0) AS m
+             WHERE {at}"""
 
 
 def waiters_before(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
@@ -70,12 +75,12 @@ def waiters_before(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
                     AND (l.turn, l.job_id) < (m.turn, m.job_id) AND chot.locks_conflict(l, m)
                  UNION ALL
                  SELECT l.job_id, l.root, l.part, l.mode FROM chot.job_locks l
-                  WHERE m.part = '' AND l.waiting AND l.root = m.root
+                  WHERE m.part = '' AND l.waiting AND l.part >= '' AND l.root = m.root
                     AND l.mode = ANY({_OTHER_MODES})
                     AND (l.turn, l.job_id) < (m.turn, m.job_id) AND chot.locks_conflict(l, m)
              ) AS w
              CROSS JOIN LATERAL (
-                 SELECT wj.* FROM chot.jobs wj
+                 SELECT wj.id, wj.kind, wj.company, wj.brand, wj.priority FROM chot.jobs wj
                   WHERE wj.id = w.job_id AND {could_run("wj")} OFFSET 0) AS wj
              WHERE m.job_id = {of}.id AND wj.id <> ALL({gone}) AND {at}"""
 
@@ -101,6 +106,23 @@ WAITS = """(j.lock_roots IS NOT NULL AND EXISTS (
 # Over `j`: its message may be lost; of a waiter that is still locked out there is none to lose.
 NOT_LOCKED_OUT = f"""(j.lock_roots IS NULL OR {UNLOCKED} OR NOT EXISTS (
             SELECT FROM chot.job_locks l WHERE l.job_id = j.id AND l.waiting))"""
+
+# Over `j`, in the words of /why: who is in its way, the first of those that the caller may see. Of
+# somebody else's it is told that there is one.
+_SEEN = _over("hj", IN_SCOPE)
+LOCK_HELD = f"""
+    SELECT m.root AS held_root, m.part AS held_part, m.mode AS held_mode,
+           CASE WHEN {_SEEN} THEN hj.id END AS holder_id,
+           CASE WHEN {_SEEN} THEN hj.kind END AS holder_kind
+           {holders("j")}
+     ORDER BY {_SEEN} DESC, hj.id, m.n LIMIT 1"""
+_SEEN_WAITER = _over("wj", IN_SCOPE)
+LOCK_RESERVED = f"""
+    SELECT m.root AS reserved_root, m.part AS reserved_part, w.mode AS reserved_mode,
+           CASE WHEN {_SEEN_WAITER} THEN wj.id END AS waiter_id,
+           CASE WHEN {_SEEN_WAITER} THEN wj.kind END AS waiter_kind
+           {waiters_before("j")}
+     ORDER BY {_SEEN_WAITER} DESC, wj.priority DESC, wj.id, m.n LIMIT 1"""
 
 # What is locked by a claim before it decides, and what has to be made first: a root's row is made
 # by a transaction of its own, or two claims that make two roots could wait for each other.

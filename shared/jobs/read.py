@@ -25,7 +25,7 @@ READ_JOB = text(f"""
 
 # A job moves to the archive in one commit, and never back: who did not find it here looks there.
 READ_ARCHIVED = text(f"""
-    SELECT j.*, a.payload, a.result, a.error, {MOMENT}, a.attempts
+    SELECT j.*, a.payload, a.result, a.error, {MOMENT}, a.attempts, a.job -> 'locks' AS locks
       FROM chot.archived_jobs a, jsonb_populate_record(NULL::chot.jobs, a.job) AS j
      WHERE a.id = :job_id AND {IN_SCOPE}""")
 
@@ -59,7 +59,11 @@ SHOW_JOB = text(f"""
            coalesce((SELECT json_agg(a ORDER BY a.fence) FROM (
                SELECT fence, attempt, worker_id, code_version, started_at, ended_at, outcome, error
                  FROM chot.attempts WHERE job_id = j.id ORDER BY fence DESC LIMIT :most) AS a
-           ), '[]') AS attempts
+           ), '[]') AS attempts,
+           CASE WHEN j.lock_roots IS NOT NULL THEN (
+               SELECT json_agg(l ORDER BY l.n) FROM (
+                   SELECT n, root, part, mode, period_from, period_to FROM chot.job_locks
+                    WHERE job_id = j.id) AS l) END AS locks
       FROM chot.jobs j LEFT JOIN chot.job_outputs o ON o.job_id = j.id
      WHERE j.id = :job_id AND {IN_SCOPE}""")
 

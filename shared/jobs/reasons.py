@@ -24,11 +24,15 @@ class Reason(StrEnum):
     QUEUE_PAUSED = "queue-paused"
     KIND_PAUSED = "kind-paused"
     BOOKS_FROZEN = "books-frozen"
+    GROUP_CANCELLING = "group-cancelling"
+    GROUP_OPEN = "group-open"
     OUT_OF_ATTEMPTS = "out-of-attempts"
     NO_WORKER = "no-worker"
     KIND_UNKNOWN = "kind-unknown"
     VERSION_UNKNOWN = "version-unknown"
     WORKERS_STOPPING = "workers-stopping"
+    LOCK_HELD = "lock-held"
+    LOCK_RESERVED = "lock-reserved"
     RUNS_ALONE = "runs-alone"
     WORKERS_ALONE = "workers-alone"
     KIND_MAXIMUM = "kind-maximum"
@@ -97,6 +101,8 @@ RULES: Mapping[str, Sequence[Rule]] = {
         Rule(Reason.QUEUE_PAUSED, lambda r: not r["unpaused"], words.paused),
         Rule(Reason.KIND_PAUSED, lambda r: not r["kind_unpaused"], words.kind_paused),
         Rule(Reason.BOOKS_FROZEN, lambda r: not r["unfrozen"], words.frozen),
+        Rule(Reason.GROUP_CANCELLING, lambda r: not r["goes_on"], words.group_cancelling),
+        Rule(Reason.GROUP_OPEN, lambda r: not r["joined"], words.group_open),
         Rule(Reason.OUT_OF_ATTEMPTS, lambda r: not r["attempts_left"], words.out_of_attempts),
         Rule(Reason.NO_WORKER, lambda r: not r["live"], words.no_worker),
         Rule(Reason.KIND_UNKNOWN, lambda r: not r["know_kind"], words.kind_unknown),
@@ -106,6 +112,8 @@ RULES: Mapping[str, Sequence[Rule]] = {
             lambda r: not r["working"] and not r["working_alone"],
             words.stopping,
         ),
+        Rule(Reason.LOCK_HELD, lambda r: r["held_root"] is not None, words.lock_held),
+        Rule(Reason.LOCK_RESERVED, lambda r: r["reserved_root"] is not None, words.lock_reserved),
         Rule(Reason.RUNS_ALONE, lambda r: bool(r["runs_alone"]), words.runs_alone),
         Rule(Reason.WORKERS_ALONE, lambda r: not r["working"], words.workers_alone),
         Rule(

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.access import IN_SCOPE, Scope
 from shared.jobs.back import ACTIVE_TWIN
 from shared.jobs.limits import LIMIT_REACHED, TAKEN_OF_KIND
+from shared.jobs.locks import LOCK_HELD, LOCK_RESERVED
 from shared.jobs.read import MOMENT, READ_ARCHIVED
 from shared.jobs.states import (
     ATTEMPTS_LEFT_AFTER_LOSS,
@@ -100,7 +101,9 @@ _EXPLAINED = f"""
            CASE WHEN k.max_running IS NOT NULL THEN {TAKEN_OF_KIND} END AS places_taken,
            CASE WHEN q.alone_until > clock_timestamp() THEN q.alone_worker END AS alone_worker,
            m.id IS NOT NULL AS staged, m.sendable, m.sends, m.last_error, m.refused, m.sent_in,
-           ahead.ahead, higher.higher, frozen.*, reached.*,
+           gr.state AS group_state, gr.outcome AS group_outcome, gr.total AS group_total,
+           gr.remaining AS group_remaining,
+           ahead.ahead, higher.higher, frozen.*, reached.*, held_by.*, reserved_by.*,
            (SELECT size FROM open_queues) AS window_size,
            (SELECT count(*) FROM held WHERE counts) AS window_used,
            CASE WHEN j.state = 'dead' THEN {ACTIVE_TWIN} END AS twin,
@@ -110,12 +113,17 @@ _EXPLAINED = f"""
       LEFT JOIN chot.job_payloads p ON p.job_id = j.id AND j.state = 'dead'
       LEFT JOIN chot.kinds k ON k.name = j.kind
       LEFT JOIN chot.queues q ON q.name = j.queue
+      LEFT JOIN chot.groups gr ON gr.id = j.joins
       LEFT JOIN LATERAL (
           SELECT x.started_at, x.outcome, x.error FROM chot.attempts x
            WHERE x.job_id = j.id ORDER BY x.fence DESC LIMIT 1) AS a ON true
      CROSS JOIN LATERAL ({_CREW}) AS crew
       LEFT JOIN LATERAL ({_FROZEN}) AS frozen ON j.state = 'pending'
       LEFT JOIN LATERAL ({LIMIT_REACHED}) AS reached ON j.state = 'pending'
+      LEFT JOIN LATERAL ({LOCK_HELD}) AS held_by
+        ON j.state = 'pending' AND j.lock_roots IS NOT NULL
+      LEFT JOIN LATERAL ({LOCK_RESERVED}) AS reserved_by
+        ON j.state = 'pending' AND j.lock_roots IS NOT NULL
       LEFT JOIN LATERAL ({_MESSAGE}) AS m ON j.state = 'pending'
      CROSS JOIN LATERAL ({_AHEAD}) AS ahead
      CROSS JOIN LATERAL ({_HIGHER}) AS higher"""

@@ -116,6 +116,35 @@ def frozen(row: Row) -> str:
     )
 
 
+def group_cancelling(row: Row) -> str:
+    """It is a member of a group that is to end."""
+    return (
+        f"The job's group {row['group_id']} is being cancelled, so that none of its members "
+        "starts; a worker's maintenance cancels this one in a moment."
+    )
+
+
+def group_open(row: Row) -> str:
+    """It joins a group that has not ended, or has ended without need of it."""
+    group, total = row["joins"], row["group_total"]
+    if row["group_outcome"] is not None:
+        return (
+            f"The job's group {group} is {row['group_state']} and will not have succeeded "
+            f"({row['group_outcome']}), so that the job does not run; a worker's maintenance ends "
+            "it in a moment."
+        )
+    ended = (total or 0) - (row["group_remaining"] or 0)
+    more = (
+        f"it takes members until POST /v1/groups/{group}/seal"
+        if row["group_state"] == "open"
+        else "nothing needs to be done"
+    )
+    return (
+        f"The job starts once its group {group} has ended ({ended:,} of {_count(total, 'member')} "
+        f"ended); {more}."
+    )
+
+
 def out_of_attempts(row: Row) -> str:
     """Its budget is used up, though it is not dead."""
     return (
@@ -176,6 +205,32 @@ def workers_alone(row: Row) -> str:
     return (
         f"{_all_that_can(row)} is kept for a job that runs alone, or is draining; this one follows."
     )
+
+
+def lock_held(row: Row) -> str:
+    """A job that runs holds what it would lock."""
+    who = _job(row["holder_id"], row["holder_kind"])
+    how = "for itself" if row["held_mode"] == "exclusive" else "together with others"
+    what = _locked(row["held_root"], row["held_part"])
+    return f"{who} holds {what} {how}; this one starts in its turn once that is free."
+
+
+def lock_reserved(row: Row) -> str:
+    """A job that waits for what it would lock goes first."""
+    who = _job(row["waiter_id"], row["waiter_kind"])
+    what = _locked(row["reserved_root"], row["reserved_part"])
+    return (
+        f"{who} waits for {what}, too, and goes first, by priority and age; this one starts in its "
+        "turn after it."
+    )
+
+
+def _job(job_id: Any, kind: str | None) -> str:
+    return "A job of somebody else's" if job_id is None else f"Job {job_id} ({kind})"
+
+
+def _locked(root: str, part: str) -> str:
+    return f"{root}, part {part}" if part else root
 
 
 def maximum(row: Row) -> str:

@@ -27,7 +27,7 @@ job_locks = Table(
     Column("woken_at", TIMESTAMP(timezone=True)),
     schema="chot",
 )
-Index("job_locks_root_idx", job_locks.c.root)
+Index("job_locks_root_idx", job_locks.c.root, postgresql_where=text("NOT waiting"))
 Index(
     "job_locks_part_idx",
     job_locks.c.root,
@@ -43,7 +43,7 @@ Index(
     job_locks.c.mode,
     job_locks.c.turn,
     job_locks.c.job_id,
-    postgresql_where=text("waiting"),
+    postgresql_where=text("waiting AND part >= ''"),
 )
 Index(
     "job_locks_lane_idx",

@@ -56,13 +56,31 @@ def conflicts(seen: Ordered) -> dict[str, frozenset[str]]:
 
 def no_two_holders(seen: Ordered) -> Found:
     """No two jobs with conflicting locks ever run beside each other, whatever their leases say."""
-    against = conflicts(seen)
+    locks = seen.locks
     for start in starts(seen):
-        for other in start.beside & against.get(start.job_id, frozenset()):
+        mine = locks.get(start.job_id, [])
+        for other in start.beside:
+            if not any(conflicting(a, b) for a in mine for b in locks.get(other, [])):
+                continue
             yield (
                 start.job_id,
                 f"began to run beside {other}, which holds its locks (n {start.at.n})",
             )
+
+
+def met(seen: Ordered) -> int:
+    """How many jobs had to wait: while they were pending, one that they conflict with began."""
+    against = conflicts(seen)
+    waits = {job_id: [span for _, span in _pending(seen, job_id)] for job_id in seen.locks}
+    begun = [(start.job_id, start.at.at) for start in starts(seen) if start.job_id in seen.locks]
+    return sum(
+        any(
+            other in against[job_id] and began < at < ended
+            for other, at in begun
+            for began, ended in spans
+        )
+        for job_id, spans in waits.items()
+    )
 
 
 def each_locked_job_has_its_locks(seen: Ordered) -> Found:

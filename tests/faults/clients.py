@@ -213,9 +213,22 @@ RANGES = ((None, None), ("2026-01", "2026-03"), ("2026-03", None), ("2026-04", "
 
 
 async def _new_work(client: Client) -> None:
+    """One job; or three at once that lock what the others lock, so that they meet."""
+    dice = client.dice
+    if dice.random() < 0.7:
+        await _submit_new(client, dice.choice(PLAIN), {})
+        return
+    first, last = dice.choice(RANGES)
+    locked = {"part": dice.choice(PARTS), "first": first, "last": last}
+    for _ in range(3):
+        # Shorter than the others: they wait for each other.
+        short = {"chunks": dice.randint(1, 2), "seconds": round(dice.uniform(0, 0.4), 3)}
+        store = {"store": dice.choice(("S1", "S2"))}
+        await _submit_new(client, dice.choice(LOCKED), locked | short | store)
+
+
+async def _submit_new(client: Client, kind: str, more: dict[str, Any]) -> None:
     dice, memory = client.dice, client.memory
-    locked = dice.random() < 0.45
-    kind = dice.choice(LOCKED if locked else PLAIN)
     payload: dict[str, Any] = {
         "number": next(memory.numbers),
         "chunks": dice.randint(1, 5),
@@ -223,13 +236,7 @@ async def _new_work(client: Client) -> None:
         "hold": round(dice.uniform(0, 0.1), 3),
         "fail_first": int(dice.random() < 0.05),
         "complete": dice.random() < 0.3,
-    }
-    if locked:
-        first, last = dice.choice(RANGES)
-        payload |= {"part": dice.choice(PARTS), "first": first, "last": last}
-        # Shorter: they wait for each other.
-        payload |= {"chunks": dice.randint(1, 2), "seconds": round(dice.uniform(0, 0.4), 3)}
-        payload |= {"store": dice.choice(("S1", "S2"))}
+    } | more
     memory.recent.append((kind, payload))
     if dice.random() < 0.5:
         key = f"k{payload['number']}"

@@ -57,7 +57,7 @@ async def collect(
     for name, query in QUERIES.items():
         rows = [dict(row) for row in await connection.fetch(query)]
         if name == "jobs":
-            rows = [row | {"payload": _parsed(row["payload"])} for row in rows]
+            rows = [row | {"payload": parsed(row["payload"])} for row in rows]
         lists[name] = [LISTS[name](**row) for row in rows]
     balances = await connection.fetch("SELECT code, balance FROM faults.accounts ORDER BY code")
     limits = await connection.fetch(READ_LIMITS)
@@ -72,5 +72,6 @@ async def collect(
     return Evidence(facts=Facts(**known, **facts), **lists)
 
 
-def _parsed(payload: str) -> Any:
+def parsed(payload: str) -> Any:
+    """A payload, from its JSON text."""
     return json.loads(payload)

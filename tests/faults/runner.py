@@ -17,7 +17,7 @@ from dev.sample_company import load_sample
 from tests.faults.backing import Backing
 from tests.faults.check import check_evidence
 from tests.faults.check_liveness import stuck_leases, waits_for_a_claim
-from tests.faults.check_locks import waits_for_a_lock
+from tests.faults.check_locks import met, waits_for_a_lock
 from tests.faults.clients import (
     CALL_SECONDS,
     Client,
@@ -256,6 +256,7 @@ def numbers(verdict: Verdict) -> dict[str, Any]:
         "waited_s": round(max((each.seconds for each in waits), default=0.0), 1),
         "waits": len(waits),
         "locked": len(seen.locks),
+        "met": met(seen),
         "lock_waits": len(locked),
         "lock_waited_s": round(max((each.seconds for each in locked), default=0.0), 1),
         "groups": len(verdict.evidence.groups),

@@ -54,4 +54,4 @@ def test_a_violation_comes_with_the_command_that_repeats_it_and_its_story(
 
 def test_a_sound_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _say_verdict(verdict(sound(), tmp_path), _parsed([]), 15)
-    assert capsys.readouterr().out.startswith("seed 7 pg15 ok: faults 1 calls 9")
+    assert capsys.readouterr().out.startswith("seed 7 pg15 ok: faults 1 calls 14")

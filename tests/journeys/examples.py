@@ -8,14 +8,15 @@ it anew.
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
 
 from dev.stack_cli import SAMPLE_MOVEMENTS
 from tests.factories import eventually
+from tests.journeys.example_step import AUTH, TYPED, Step
+from tests.journeys.group_examples import GROUP_STEPS
 
 MOVEMENTS = 2_000
 HEAD = f"""# Examples: every route
@@ -26,26 +27,8 @@ items and movements, amounts and checksums are other ones for you, as are ids, i
 `/docs` of a running api describes every member, [http.md](http.md) what clients may rely on. Each command but those of health sends `-H "Authorization: Bearer $CHOT_TOKEN"`.
 """
 SHOWN_HEADERS = ("location", "retry-after", "idempotency-replayed", "content-type")
-MOST_LINES = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One command. `captures` are variables that it sets from its answer, by a path of names.
-
-    `until` is what has to hold before it is run: a path in the job of `$JOB…` and its value.
-    """
-
-    route: str
-    says: str
-    command: str
-    captures: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
-    until: tuple[str, str, Any] | None = None
-    lines: int = MOST_LINES
-
-
-AUTH = '-H "Authorization: Bearer $CHOT_TOKEN"'
-TYPED = f'{AUTH} -H "Content-Type: application/json"'
 JANUARY = (
     '{"kind": "costing.run", "company": "SAMPLE", "brand": "LUA", "payload": {"period": "2026-01"}}'
 )
@@ -185,6 +168,73 @@ STEPS: tuple[Step, ...] = (
         command=f'curl -X POST "$CHOT_API_URL/v1/queues/costing/resume" {AUTH}',
     ),
     Step(
+        route="PUT /v1/queues/{queue}/weights",
+        says="Let a brand send three messages of each round where the others send one.",
+        command=(
+            f'curl -X PUT "$CHOT_API_URL/v1/queues/costing/weights" {TYPED} \\\n'
+            '     -d \'{"weights": [{"company": "SAMPLE", "brand": "LUA", "weight": 3}]}\''
+        ),
+    ),
+    Step(
+        route="POST /v1/kinds/{kind}/pause",
+        says="Stop claims of one kind, whatever its queue.",
+        command=f'curl -X POST "$CHOT_API_URL/v1/kinds/costing.run/pause" {AUTH}',
+    ),
+    Step(
+        route="GET /v1/kinds",
+        says="Which kinds there are, and how much of each runs.",
+        command=f'curl "$CHOT_API_URL/v1/kinds" {AUTH}',
+    ),
+    Step(
+        route="POST /v1/kinds/{kind}/resume",
+        says="Let its jobs be claimed again.",
+        command=f'curl -X POST "$CHOT_API_URL/v1/kinds/costing.run/resume" {AUTH}',
+    ),
+    Step(
+        route="POST /v1/books/freeze",
+        says="Nothing that writes this brand's books is to start.",
+        command=(
+            f'curl "$CHOT_API_URL/v1/books/freeze" {TYPED} \\\n'
+            '     -d \'{"company": "SAMPLE", "brand": "LUA", "reason": "closing January"}\''
+        ),
+    ),
+    Step(
+        route="GET /v1/freezes",
+        says="Whose books are frozen, by whom, and why.",
+        command=f'curl "$CHOT_API_URL/v1/freezes" {AUTH}',
+    ),
+    Step(
+        route="POST /v1/books/thaw",
+        says="Let those jobs be claimed again.",
+        command=(
+            f'curl "$CHOT_API_URL/v1/books/thaw" {TYPED} \\\n'
+            '     -d \'{"company": "SAMPLE", "brand": "LUA"}\''
+        ),
+    ),
+    Step(
+        route="PUT /v1/limits",
+        says="At most two costings of this brand at once.",
+        command=(
+            f'curl -X PUT "$CHOT_API_URL/v1/limits" {TYPED} \\\n'
+            '     -d \'{"kind": "costing.run", "company": "SAMPLE", "brand": "LUA",'
+            ' "max_running": 2}\''
+        ),
+    ),
+    Step(
+        route="GET /v1/limits",
+        says="How much may run at once, and does.",
+        command=f'curl "$CHOT_API_URL/v1/limits" {AUTH}',
+    ),
+    Step(
+        route="DELETE /v1/limits",
+        says="As many as there is room for again.",
+        command=(
+            "curl -X DELETE "
+            f'"$CHOT_API_URL/v1/limits?kind=costing.run&company=SAMPLE&brand=LUA" {AUTH}'
+        ),
+    ),
+    *GROUP_STEPS,
+    Step(
         route="GET /v1/workers",
         says="Who works, on what.",
         command=f'curl "$CHOT_API_URL/v1/workers" {AUTH}',
@@ -322,7 +372,7 @@ VOLATILE = (
     (re.compile(r"\d+\.\d+ s|in \d+ days"), "SPAN"),
     (re.compile(r"\w+\.py:\d+"), "PLACE"),
     (re.compile(r'("(id|run_id)": )"?\d+"?'), r"\1NUMBER"),
-    (re.compile(r'("(free_slots|working|window_\w+|ahead\w*|staged)": )\d+'), r"\1NUMBER"),
+    (re.compile(r'("(free_slots|working|window_\w+|ahead\w*|staged|running)": )\d+'), r"\1NUMBER"),
 )
 
 

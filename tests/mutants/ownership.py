@@ -43,8 +43,8 @@ MUTANTS = (
         "a batch of claims waits for a frozen row",
         (
             CLAIM,
-            'CLAIM_JOBS = _claim_statement("SKIP LOCKED", ',
-            'CLAIM_JOBS = _claim_statement("", ',
+            'CLAIM_JOBS = _claim_statement(\n    "SKIP LOCKED", ',
+            'CLAIM_JOBS = _claim_statement(\n    "", ',
         ),
         "protocol/test_claim.py::test_one_frozen_row_does_not_hold_nine_others",
     ),

@@ -44,6 +44,18 @@ MUTANTS = (
         "protocol/test_outcome.py::test_a_cancel_waits_for_a_commit_and_is_too_late",
     ),
     mutant(
+        "a cancel sees no attempt of a claim on its way",
+        (
+            "shared/jobs/cancel.py",
+            '    await conn.execute(LOCK_JOB, {"job_id": job_id})\n',
+            "",
+        ),
+        (
+            "protocol/test_cancel_meets_claim.py::"
+            "test_a_cancel_closes_the_attempt_of_a_claim_that_commits_meanwhile"
+        ),
+    ),
+    mutant(
         "an interruption is charged",
         (
             OUTCOME,

@@ -8,6 +8,7 @@ from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.access import EVERYTHING, Scope
+from shared.groups.stop import cancel_group
 from shared.jobs.cancel import cancel_job
 from shared.jobs.enqueue import Submit, enqueue
 from shared.jobs.freeze import Books, freeze_books
@@ -15,6 +16,7 @@ from shared.jobs.limiting import Limited, set_limit
 from shared.jobs.pause import pause_kind, pause_queue
 from shared.jobs.reasons import Reason
 from shared.jobs.why import explain_job
+from shared.kinds.registry import load_kinds, mirror_kinds
 from shared.outbox import DELETE_SENT, NOTE_FAILURE
 from shared.publishing import take_due
 from shared.types import JobId, WorkerId
@@ -27,6 +29,8 @@ from tests.factories import (
     expire_lease,
     make_job,
 )
+from tests.protocol import locking
+from tests.protocol.groups import members, opened, show
 from worker.alone import reserve_alone
 from worker.claim import claim_jobs
 from worker.outcome import Failed, Released, complete_job, fail_job, release_job
@@ -126,6 +130,27 @@ async def snoozed(engine: AsyncEngine) -> JobId:
     return held.lease.job_id
 
 
+async def group_cancelling(engine: AsyncEngine) -> JobId:
+    await crew(engine)
+    group_id = await opened(engine, join=False)
+    (job_id,) = await members(engine, group_id, 1)
+    async with engine.begin() as conn:
+        await cancel_group(conn, group_id)
+    return job_id
+
+
+async def group_open(engine: AsyncEngine) -> JobId:
+    await crew(engine)
+    group_id = await opened(engine)
+    one, *_ = await members(engine, group_id, 3)
+    held = await claimed_again(engine, one, worker="w")
+    async with engine.begin() as conn:
+        await complete_job(conn, held, None)
+    join = (await show(engine, group_id)).join_job_id
+    assert join is not None
+    return join
+
+
 async def paused(engine: AsyncEngine) -> JobId:
     await crew(engine)
     job_id = await make_job(engine)
@@ -212,6 +237,28 @@ async def workers_alone(engine: AsyncEngine) -> JobId:
         assert await reserve_alone(conn, "default", WorkerId("w"), other, 30)
     await crew(engine, state="alone")
     return job_id
+
+
+async def lock_held(engine: AsyncEngine) -> JobId:
+    """Another job of its kind runs."""
+    await know_locks(engine)
+    await locking.running(engine, number=1)
+    return await locking.locked_job(engine, number=2)
+
+
+async def lock_reserved(engine: AsyncEngine) -> JobId:
+    """A writer waits for the reader that runs, and this reader comes after it."""
+    await know_locks(engine)
+    await locking.running(engine, "locked.read", number=1)
+    await locking.waiting(engine, number=2)
+    return await locking.locked_job(engine, "locked.read", number=3)
+
+
+async def know_locks(engine: AsyncEngine) -> None:
+    async with engine.begin() as conn:
+        kinds = load_kinds("tests.probes.lock_kinds")
+        await mirror_kinds(conn, kinds, default_max_attempts=5)
+    await crew(engine, kinds=dict.fromkeys(kinds, 1))
 
 
 async def kind_maximum(engine: AsyncEngine) -> JobId:
@@ -320,11 +367,15 @@ SETUPS: Mapping[Reason, Setup] = {
     Reason.QUEUE_PAUSED: paused,
     Reason.KIND_PAUSED: kind_paused,
     Reason.BOOKS_FROZEN: books_frozen,
+    Reason.GROUP_CANCELLING: group_cancelling,
+    Reason.GROUP_OPEN: group_open,
     Reason.OUT_OF_ATTEMPTS: out_of_attempts,
     Reason.NO_WORKER: no_worker,
     Reason.KIND_UNKNOWN: kind_unknown,
     Reason.VERSION_UNKNOWN: version_unknown,
     Reason.WORKERS_STOPPING: workers_stopping,
+    Reason.LOCK_HELD: lock_held,
+    Reason.LOCK_RESERVED: lock_reserved,
     Reason.RUNS_ALONE: runs_alone,
     Reason.WORKERS_ALONE: workers_alone,
     Reason.KIND_MAXIMUM: kind_maximum,

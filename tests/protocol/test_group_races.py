@@ -28,7 +28,7 @@ from tests.protocol.groups import (
     sealed,
     show,
 )
-from tests.protocol.sessions import WAITING, until_waiting
+from tests.protocol.sessions import WAITING, lock_job, until_waiting, waiting_for_nobody
 from tests.protocol.test_attempt import runner
 from tests.protocol.test_group_redrive import cleaned
 from tests.protocol.test_groups import end, leave
@@ -84,6 +84,21 @@ async def test_the_last_two_members_end_at_the_same_moment(probes: AsyncEngine) 
     said = await in_turn(probes, completing(one), committed(probes, completing(two)))
     assert said == (True, True)
     await ended_once(probes, group_id)
+
+
+async def test_an_end_waits_for_the_groups_row_and_holds_no_job_meanwhile(
+    probes: AsyncEngine,
+) -> None:
+    """⚑ The group before the job, for all: whoever held the job and waited would deadlock."""
+    group_id, (one, _) = await sealed(probes, 2)
+    held = await held_by(probes, one)
+    async with probes.begin() as conn:
+        await lock_group(conn, group_id)
+        ending = asyncio.ensure_future(committed(probes, completing(held)))
+        await until_waiting(probes)
+        async with waiting_for_nobody():
+            await lock_job(conn, one)
+    assert await ending
 
 
 async def test_many_members_end_at_once(probes: AsyncEngine) -> None:

@@ -2,14 +2,17 @@
 
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from api.bodies import JobView, job_view
 from shared.errors import EnqueueRefused
 from shared.jobs.enqueue import Submit, enqueue_each, enqueue_many, listed_jobs
-from tests.factories import NUMBERS, execute, fetch, job_row, scalar
+from shared.jobs.read import show_job
+from tests.factories import NUMBERS, execute, fetch, job_row, make_job, scalar
 from tests.protocol.locking import (
     claimed,
     leave_locked,
@@ -236,6 +239,33 @@ async def test_an_archived_job_takes_its_locks_and_unused_roots_along(
     async with locks.begin() as conn:
         binds = {"after": "00000000-0000-0000-0000-000000000000"}
         assert await conn.scalar(text(moved), binds) == 2
+    assert [one["root"] for one in await shown(locks, gone.lease.job_id)] == ["only mine"]
     roots = await fetch(locks, "SELECT root FROM chot.lock_roots")
     assert [row.root for row in roots] == ["ours"]
     assert await rows_of(locks, gone.lease.job_id) == []
+
+
+async def shown(engine: AsyncEngine, job_id: UUID) -> list[dict[str, Any]]:
+    """The locks that GET /v1/jobs/{id} shows."""
+    async with engine.connect() as conn:
+        row = await show_job(conn, job_id)
+    assert row is not None
+    view = JobView.model_validate(job_view(row, everywhere=True))
+    return [one.model_dump() for one in view.locks]
+
+
+async def test_a_job_shows_what_it_locks(locks: AsyncEngine) -> None:
+    """Null is all, and an open end; a job without locks shows none."""
+    locking = await locked_job(locks, part="R1", start="2026-08")
+    assert await shown(locks, locking) == [
+        {
+            "root": "books",
+            "part": "R1",
+            "mode": "exclusive",
+            "period_from": "2026-08",
+            "period_to": None,
+        }
+    ]
+    everything = await locked_job(locks, "locked.read")
+    assert (await shown(locks, everything))[0]["part"] is None
+    assert await shown(locks, await make_job(locks)) == []

@@ -19,7 +19,6 @@ from tests.factories import (
     expire_lease,
     job_row,
     make_job,
-    scalar,
 )
 from tests.protocol.exits import EXITS, prepare
 from tests.protocol.locking import (
@@ -38,6 +37,7 @@ from tests.protocol.locking import (
     try_claim,
     waiting,
 )
+from tests.protocol.sessions import waits
 from worker.claim import claim_jobs
 from worker.lease import HeldLease
 from worker.outcome import complete_job
@@ -345,17 +345,8 @@ async def test_a_registration_waits_for_the_holders_exit(locks: AsyncEngine) -> 
     async with locks.begin() as conn:
         assert await complete_job(conn, holder, None)
         trying = asyncio.create_task(try_claim(locks, job_id))
-        await asyncio.sleep(0)
-        async with asyncio.timeout(10):
-            while not await _waits_for_a_root(locks):  # noqa: ASYNC110 - the server's state
-                await asyncio.sleep(0.01)
+        assert await waits(locks, trying), "it was refused before the exit had committed"
     assert await trying is not None, "it saw the end of what it had waited for"
-
-
-async def _waits_for_a_root(engine: AsyncEngine) -> bool:
-    waits = """SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-                  AND datname = current_database() AND query LIKE '%lock_roots%'"""
-    return bool(await scalar(engine, waits))
 
 
 async def test_jobs_without_locks_pay_nothing(locks: AsyncEngine) -> None:

@@ -14,21 +14,26 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.access import Scope
 from shared.jobs.enqueue import Submit, enqueue_many
 from shared.jobs.limiting import Limited, Unknown, list_limits, remove_limit, set_limit
+from shared.jobs.limits import LOCK_LIMITS
+from shared.jobs.reasons import Reason, explain
+from shared.publishing import take
 from shared.sqs import Delivery
 from shared.types import JobId, ReceiptHandle, WorkerId
 from tests.factories import (
     NUMBERS,
     autocommit,
     claimant,
+    eventually,
     execute,
     expire_lease,
     fetch,
     offer_slots,
     scalar,
 )
+from tests.protocol.reasons import crew, why
 from tests.protocol.test_publishing import ids, publish
 from worker.alone import free_alone, reserve_alone
-from worker.claim import claim_jobs
+from worker.claim import CLAIM_LIMITED, claim_jobs
 from worker.lease import HeldLease
 from worker.outcome import complete_job
 from worker.reaper import reap_expired
@@ -111,6 +116,27 @@ async def test_the_limits_are_exact_among_twelve_claimers(probes: AsyncEngine, c
     assert 0 < sum(won) < len(jobs)
 
 
+async def test_a_claim_waits_for_another_one_of_its_limit(probes: AsyncEngine) -> None:
+    """And counts in a new statement what that one has won: the second of two is refused."""
+    await limit(probes, {OF_BRAND: 1})
+    first, second = await of(probes, "RED", 2)
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    binds = claimant("a").binds() | {"ids": [first], "tokens": [uuid4()]}
+    async with probes.connect() as conn:
+        assert await conn.scalar(LOCK_LIMITS, {"ids": [first]}) == 1
+        assert len((await conn.execute(CLAIM_LIMITED, binds)).all()) == 1
+        claiming = asyncio.create_task(
+            claim_jobs(autocommit(probes), claimant("b"), [second], wait=True)
+        )
+
+        async def decided() -> bool:
+            return claiming.done() or bool(await scalar(probes, blocked))
+
+        await eventually(decided)
+        await conn.commit()
+    assert await claiming == []
+
+
 @dataclass
 class Storm:
     """Relays and claimers as workers have them, in memory: what SQS brings is a list."""
@@ -185,17 +211,18 @@ def delivery() -> Delivery:
 async def test_a_storm_with_killed_holders_leaves_no_place_free(
     probes: AsyncEngine, case: str
 ) -> None:
-    """Forty jobs, one after the other; at rest each one that waits waits for a full limit."""
+    """Two dozen jobs, one after the other; at rest each one that waits waits for a full limit."""
     limits = CASES[case]
     await limit(probes, limits)
-    await offer_slots(probes, CLAIMERS)
-    jobs = await mixed(probes, 40, seed=len(case))
+    await crew(probes, slots=CLAIMERS, free=0)
+    jobs = await mixed(probes, 24, seed=len(case))
     storm, rng = Storm(probes, limits), random.Random(case)
     for _ in range(200):
         await storm.settled()
         running, free = await judge(probes, limits)
         assert free == [], "a place is free, and a job that may have it waits"
         assert running == len(storm.held)
+        await told_truly(probes, limits, rng)
         if not storm.held:
             break
         await storm.end_some(rng)
@@ -203,6 +230,20 @@ async def test_a_storm_with_killed_holders_leaves_no_place_free(
     assert await scalar(probes, ended) == len(jobs)
     assert len(storm.lost) > 0
     assert storm.misses <= len(jobs), "the relay holds back what has no place"
+
+
+async def told_truly(engine: AsyncEngine, limits: dict[Limited, int], rng: random.Random) -> None:
+    """At rest each pending job waits for a limit, and /why names one that covers it and is full."""
+    pending = await fetch(
+        engine, "SELECT id, kind, company, brand FROM chot.jobs WHERE state = 'pending' ORDER BY id"
+    )
+    for job in rng.sample(pending, min(1, len(pending))):
+        row = await why(engine, job.id)
+        assert explain(row).reason == Reason.LIMIT_REACHED, explain(row)
+        names = {name: row[f"limit_{name}"] for name in ("kind", "company", "brand")}
+        named = Limited(**names)
+        assert covers(named, job)
+        assert row["limit_taken"] == row["limit_most"] == limits[named]
 
 
 async def test_what_one_limit_holds_stands_in_no_other_ones_way(probes: AsyncEngine) -> None:
@@ -215,15 +256,21 @@ async def test_what_one_limit_holds_stands_in_no_other_ones_way(probes: AsyncEng
     assert ids(await publish(probes)) == [blue]
 
 
-async def test_places_go_round_in_one_round_of_the_relay_or_the_next_at_once(
-    probes: AsyncEngine,
-) -> None:
-    """RED's first three fill the kind's turns, two of them held by RED's own limit."""
+async def test_a_place_that_a_round_has_left_is_had_at_once(probes: AsyncEngine) -> None:
+    """RED's first three had the kind's turns, two of them held by RED's own limit then.
+
+    The relay is told that there is more, and takes again without waiting for its poll.
+    """
     await offer_slots(probes, 4)
     await limit(probes, {OF_KIND: 3, OF_BRAND: 1})
     red = await of(probes, "RED", 10, priority=9)
     blue = await of(probes, "BLUE", 10)
-    sent = [row.job_id for _ in range(2) for row in await publish(probes)]
+    sent, more = [], True
+    async with autocommit(probes).connect() as conn:
+        while more:
+            taken = await take(conn, uuid4())
+            sent += ids(taken.rows)
+            more = taken.more
     assert sent == [red[0], *blue[:2]]
 
 

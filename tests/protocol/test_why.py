@@ -34,6 +34,8 @@ REASON_OF_PART = {
     "unpaused": Reason.QUEUE_PAUSED,
     "kind_unpaused": Reason.KIND_PAUSED,
     "unfrozen": Reason.BOOKS_FROZEN,
+    "goes_on": Reason.GROUP_CANCELLING,
+    "joined": Reason.GROUP_OPEN,
 }
 # What each sentence must tell: its numbers, names and next step.
 TOLD = {
@@ -44,11 +46,15 @@ TOLD = {
     Reason.QUEUE_PAUSED: r"POST /v1/queues/default/resume",
     Reason.KIND_PAUSED: r"POST /v1/kinds/probe.write/resume",
     Reason.BOOKS_FROZEN: r"books of brand RED of company ACME have been .*Z \(an audit\), so that",
+    Reason.GROUP_CANCELLING: r"group [0-9a-f-]{36} is being cancelled.*maintenance",
+    Reason.GROUP_OPEN: r"has ended \(1 of 3 members ended\).*POST /v1/groups/.*/seal",
     Reason.OUT_OF_ATTEMPTS: r"1 of 1 were charged, 0 workers lost.*cancel",
     Reason.NO_WORKER: r"No live worker serves queue default.*CHOT_QUEUES",
     Reason.KIND_UNKNOWN: r"1 live worker of queue default knows kind probe.write",
     Reason.VERSION_UNKNOWN: r"version 2 of kind probe.write.*up to version 1",
     Reason.WORKERS_STOPPING: r"only live worker of queue default.*draining",
+    Reason.LOCK_HELD: r"^Job \S+ \(locked\.write\) holds books for itself; this one starts",
+    Reason.LOCK_RESERVED: r"^Job \S+ \(locked\.write\) waits for books, too, and goes first",
     Reason.RUNS_ALONE: r"lost its worker 2 times.*waits for a worker",
     Reason.WORKERS_ALONE: r"kept for a job that runs alone",
     Reason.KIND_MAXIMUM: r"probe.misbehave is at its maximum \(2 run, 2 may\)",
@@ -100,7 +106,10 @@ def test_every_part_of_claimable_has_a_reason() -> None:
     """Who adds a part to the predicate says here what it is called; /why reads them by name."""
     assert all(part in CLAIMABLE for part in CLAIMABLE_PARTS.values())
     assert set(CLAIMABLE_PARTS) == set(REASON_OF_PART)
-    nothing: dict[str, Any] = dict.fromkeys(CLAIMABLE_PARTS, True) | {"attempts_left": False, "snoozed": False}
+    nothing: dict[str, Any] = dict.fromkeys(CLAIMABLE_PARTS, True) | {
+        "attempts_left": False,
+        "snoozed": False,
+    }
     for part, reason in REASON_OF_PART.items():
         row = nothing | {part: False, "last_outcome": None}
         first = next(rule for rule in RULES[JobState.PENDING] if rule.holds(row))
@@ -168,6 +177,7 @@ async def clear(engine: AsyncEngine) -> None:
         "UPDATE chot.queues SET paused = false, alone_worker = NULL, alone_until = NULL",
         "UPDATE chot.kinds SET max_running = NULL, paused = false",
         "DELETE FROM chot.freezes",
+        "UPDATE chot.groups SET state = 'open', outcome = NULL WHERE state = 'cancelling'",
         "DELETE FROM chot.running_limits",
         "DELETE FROM chot.workers",
         "DELETE FROM chot.outbox",
@@ -234,3 +244,23 @@ def test_all_facts_are_of_one_moment() -> None:
     """⚑ Two looks at the clock may disagree by a microsecond, and then so do two facts."""
     assert len(re.findall(r"(clock|statement)_timestamp\(", EXPLAIN_JOB.text)) == 1
     assert "now()" not in EXPLAIN_JOB.text
+
+
+@pytest.mark.parametrize("reason", [Reason.LOCK_HELD, Reason.LOCK_RESERVED])
+async def test_who_is_in_the_way_is_told_within_the_scope(
+    probes: AsyncEngine, reason: Reason
+) -> None:
+    """Of somebody else's job a caller learns that it is there, not which one it is."""
+    job_id = await SETUPS[reason](probes)
+    column = {Reason.LOCK_HELD: "holder", Reason.LOCK_RESERVED: "waiter"}[reason]
+    assert (await why(probes, job_id))[f"{column}_kind"] == "locked.write"
+    await execute(
+        probes,
+        "UPDATE chot.jobs SET brand = 'BLUE' WHERE id <> :job_id",
+        job_id=job_id,
+    )
+    row = await why(probes, job_id, Scope(company="ACME", brands=("RED",)))
+    assert (row[f"{column}_id"], row[f"{column}_kind"]) == (None, None)
+    said = explain(row)
+    assert said.reason == reason
+    assert said.sentence.startswith("A job of somebody else's")

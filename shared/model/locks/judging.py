@@ -91,7 +91,7 @@ class Judge:
             job = state.jobs[number]
             if number == leaving or not job.waiting or job.woken or job.paused:
                 continue
-            if job.state != PENDING or not own & {lock.root for lock in self._locks[number]}:
+            if job.state != PENDING or not self.conflict(leaving, number):
                 continue
             at = self.held_at(state, number, leaving) | self.reserved_at(state, number, leaving)
             if "wake_judges_own_roots" in self._guards:

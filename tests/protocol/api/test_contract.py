@@ -156,6 +156,12 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
         "/v1/approvals",
         "/v1/audit",
         "/v1/jobs:batch",
+        "/v1/groups",
+        "/v1/groups/{group_id}",
+        "/v1/groups/{group_id}/jobs:batch",
+        "/v1/groups/{group_id}/seal",
+        "/v1/groups/{group_id}/cancel",
+        "/v1/groups/{group_id}/redrive",
         "/v1/jobs/{job_id}/events",
         "/v1/jobs/{job_id}/why",
     }
