@@ -87,6 +87,8 @@ async def fenced_transaction(
             held.committing = True
             await _fence(conn, held, tx, completes=completes)
             await _commit(conn, engine, held, timing, completes=completes)
+            if tx._spawns and held.on_spawned is not None:  # noqa: SLF001
+                held.on_spawned()
             if tx._progress is not None:  # noqa: SLF001 - its other half
                 held.note_pace(tx._progress.done)  # noqa: SLF001
     except DBAPIError as error:

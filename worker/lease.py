@@ -102,6 +102,7 @@ class HeldLease:
     drivers: set[Any] = field(default_factory=set)
     session: Session | None = None
     on_stop: Callable[[], None] | None = None
+    on_spawned: Callable[[], None] | None = None
 
     def stop(self, cause: StopCause, reason: str) -> None:
         """Stop the job, once: kill its children, then cancel its task on its own loop.

@@ -301,6 +301,7 @@ class Worker:
         log.info("worker.ended", exit_code=self._exit_code)
 
     def _start_attempt(self, receiver: Receiver, held: HeldLease) -> None:
+        held.on_spawned = self._relay.wake
         task = asyncio.create_task(self._attempt(receiver, held))
         self._attempts.add(task)
         task.add_done_callback(self._attempts.discard)

@@ -228,7 +228,8 @@ def _print(found: dict[str, Any], *, as_json: bool, only_id: bool = False) -> No
     click.echo(f"{found['id']}  {found['state']}{outcome}  policy {found['policy']}")
     click.echo(
         f"{found['total']:,} jobs: {found['remaining']:,} to end, "
-        f"{found['succeeded']:,} succeeded, {found['dead']:,} dead, {found['cancelled']:,} cancelled"
+        f"{found['succeeded']:,} succeeded, {found['dead']:,} dead, "
+        f"{found['cancelled']:,} cancelled"
     )
     if found["join"] is not None:
         click.echo(f"join {found['join']['id']} {found['join']['state']}")

@@ -50,10 +50,13 @@ async def test_what_a_job_spawns_is_a_sealed_group_with_its_join(
 ) -> None:
     """Of the job's company, brand and account; its end starts the join."""
     told: list[UUID] = []
+    woken: list[int] = []
     held = await claimed_job(probes)
+    held.on_spawned = lambda: woken.append(len(told))
     spawn = spawning(children(3), completes=completes, told=told)
     outcome = await run_attempt(runner(probes, database, write=spawn), held)
     assert isinstance(outcome, Completed if completes else Succeeded)
+    assert woken == [1], "the relay is told once they are committed, not at its next poll"
     group = await show(probes, told[0])
     assert (group.state, group.policy, group.total) == ("sealed", "join", 3)
     assert (group.company, group.brand, group.principal) == ("ACME", "RED", held.job.principal)
@@ -74,8 +77,11 @@ async def test_a_zombie_spawns_nothing(
     held = await claimed_job(probes)
     await expire_lease(probes, held.lease.job_id)
     await held_by(probes, held.lease.job_id, "b")
+    woken: list[bool] = []
+    held.on_spawned = lambda: woken.append(True)
     spawn = spawning(children(3), completes=completes, told=[])
     assert isinstance(await run_attempt(runner(probes, database, write=spawn), held), Lost)
+    assert woken == []
     assert await scalar(probes, "SELECT count(*) FROM chot.jobs") == 1
     assert await scalar(probes, "SELECT count(*) FROM chot.groups") == 0
 
