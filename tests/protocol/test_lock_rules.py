@@ -93,6 +93,7 @@ async def test_roots_are_sorted_and_a_job_has_a_lane_of_its_like(locks: AsyncEng
     ("payload", "field"),
     [
         ({"root": None}, "payload.root"),
+        ({"root": ""}, "payload.root"),
         ({"root": ["a"]}, "payload.root"),
         ({"root": 1.5}, "payload.root"),
         ({"root": "x" * 401}, "payload.root"),
