@@ -169,21 +169,39 @@ def member_outcome(row: RowMapping) -> MemberOutcome:
 
 # Where a walk over members begins: an index goes by it, and by no NULL that may be given instead.
 BEGINNING = UUID(int=0)
-# By the index of members, a page at a time.
+# By the two indexes of members, a page of each at a time: what ended well may be archived when the
+# group runs again.
 READ_MEMBERS = text("""
-    SELECT j.*, o.result, o.error, p.payload
-      FROM (SELECT m.id, m.kind, m.company, m.brand, m.state, m.payload_version FROM chot.jobs m
-             WHERE m.group_id = :group_id AND m.id > :after ORDER BY m.id LIMIT :limit) AS j
+    SELECT j.id, j.kind, j.company, j.brand, j.state, j.payload_version,
+           coalesce(o.result, a.result) AS result, coalesce(o.error, a.error) AS error,
+           coalesce(p.payload, a.payload) AS payload
+      FROM (SELECT * FROM (
+                (SELECT m.id, m.kind, m.company, m.brand, m.state, m.payload_version
+                   FROM chot.jobs m
+                  WHERE m.group_id = :group_id AND m.id > :after ORDER BY m.id LIMIT :limit)
+                UNION ALL
+                (SELECT m.id, m.job ->> 'kind', m.job ->> 'company', m.job ->> 'brand',
+                        m.job ->> 'state', CAST(m.job ->> 'payload_version' AS integer)
+                   FROM chot.archived_jobs m
+                  WHERE m.job ->> 'group_id' = CAST(CAST(:group_id AS uuid) AS text)
+                    AND m.id > :after ORDER BY m.id LIMIT :limit)) AS both_kept
+             ORDER BY id LIMIT :limit) AS j
       LEFT JOIN LATERAL (
           SELECT result, error FROM chot.job_outputs WHERE job_id = j.id OFFSET 0) AS o ON true
       LEFT JOIN LATERAL (
           SELECT payload FROM chot.job_payloads WHERE job_id = j.id OFFSET 0) AS p ON true
+      LEFT JOIN LATERAL (
+          SELECT result, error, payload FROM chot.archived_jobs WHERE id = j.id OFFSET 0) AS a
+        ON true
      ORDER BY j.id""")
 
 
 async def list_members(
     conn: AsyncConnection, group_id: UUID, *, after: UUID | None, limit: int
 ) -> list[RowMapping]:
-    """Members by their ids, with payload, result and error, those that come after this id."""
+    """Members by their ids, with payload, result and error, those that come after this id.
+
+    Archived ones included, as long as the archive keeps them.
+    """
     binds = {"group_id": group_id, "after": after or BEGINNING, "limit": limit}
     return list((await conn.execute(READ_MEMBERS, binds)).mappings().all())

@@ -442,6 +442,12 @@ archived_jobs = Table(
     schema="chot",
 )
 Index("archived_jobs_finished_idx", archived_jobs.c.finished_at)
+Index(
+    "archived_jobs_group_idx",
+    text("(job ->> 'group_id')"),
+    archived_jobs.c.id,
+    postgresql_where=text("(job ->> 'group_id') IS NOT NULL"),
+)
 
 audit = Table(
     "audit",

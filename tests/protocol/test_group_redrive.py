@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.groups.fill import append_jobs
-from shared.groups.group import Group, GroupId, Policy, WorkActive
+from shared.groups.group import Group, GroupId, Policy, WorkActive, list_members
 from shared.groups.redrive import Again, GroupAnswer, NotEnded, NothingFailed, redrive_group
 from shared.groups.renew import Gone, NotCleanedUp
 from shared.groups.stop import stop_groups
@@ -272,6 +272,25 @@ async def test_members_in_the_archive_do_not_come_back(probes: AsyncEngine) -> N
     assert (await show(probes, group.id)).cancelled == 2
     assert isinstance(await again(probes, group.id), Gone)
     assert (await job_row(probes, ids[0])).state == "dead"
+
+
+async def test_a_join_reads_members_that_are_in_the_archive(probes: AsyncEngine) -> None:
+    """What succeeded long before the redrive is a part of what the join makes its result of."""
+    group, ids = await failed(probes)
+    await execute(
+        probes,
+        "UPDATE chot.jobs SET finished_at = finished_at - interval '9 days', "
+        "created_at = created_at - interval '9 days' WHERE state = 'succeeded'",
+    )
+    assert await archived(probes) == 2
+    assert isinstance(await again(probes, group.id), Again)
+    await end(probes, ids[0])
+    async with probes.connect() as conn:
+        first = await list_members(conn, group.id, after=None, limit=2)
+        second = await list_members(conn, group.id, after=first[-1]["id"], limit=2)
+    assert [row["id"] for row in (*first, *second)] == sorted(ids)
+    assert {row["state"] for row in (*first, *second)} == {"succeeded"}
+    assert all(row["payload"]["number"] > 0 for row in (*first, *second))
 
 
 @pytest.mark.parametrize("state", ["open", "sealed", "joining"])
