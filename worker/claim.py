@@ -183,8 +183,8 @@ async def _claim_one(
         await set_limits(
             conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
         )
-        limited = bool(await conn.scalar(LOCK_LIMITS, {"ids": binds["ids"]}))
         await conn.execute(LOCK_JOINED, {"ids": binds["ids"]})
+        limited = bool(await conn.scalar(LOCK_LIMITS, {"ids": binds["ids"]}))
         rows = (await conn.execute(CLAIM_LIMITED if limited else CLAIM_ONE, binds)).all()
         await conn.commit()
         return rows or await _claim_under_locks(conn, timing, binds)
@@ -209,8 +209,9 @@ async def _claim_locked(
 ) -> Sequence[Any] | None:
     """Claim a job with business locks, or register it as a waiter; None: look at it anew.
 
-    In order: its limits, its roots, what it joins, its row. Only then, in new statements, whether
-    anybody's locks are in its way.
+    In order: its roots, what it joins, its limits, its row. Only then, in new statements, whether
+    anybody's locks are in its way. The limits come late: who waits for a root that an exit holds
+    must not hold the lock of a whole company's jobs.
 
     Model: actions claim_root, claim_check, register.
     """
@@ -220,9 +221,9 @@ async def _claim_locked(
     await set_limits(
         conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
     )
-    await conn.execute(LOCK_LIMITS, {"ids": binds["ids"]})
     held = (await conn.execute(LOCK_ROOTS, {"roots": roots.roots})).all()
     await conn.execute(LOCK_JOINED, {"ids": binds["ids"]})
+    await conn.execute(LOCK_LIMITS, {"ids": binds["ids"]})
     row = (await conn.execute(LOCK_LOCKED, {"job_id": binds["ids"][0]})).one_or_none()
     if row is None:
         await conn.rollback()

@@ -10,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.database import sqlstate_of
 from shared.jobs.cancel import cancel_job
+from shared.jobs.limiting import Limited, set_limit
+from shared.jobs.locks import MAKE_ROOTS
 from shared.jobs.pause import pause_queue, resume_queue
 from shared.types import JobId
 from tests.factories import (
@@ -37,7 +39,7 @@ from tests.protocol.locking import (
     try_claim,
     waiting,
 )
-from tests.protocol.sessions import waits
+from tests.protocol.sessions import until_waiting, waiting_for_nobody, waits
 from worker.claim import claim_jobs
 from worker.lease import HeldLease
 from worker.outcome import complete_job
@@ -367,3 +369,21 @@ async def test_jobs_without_locks_pay_nothing(locks: AsyncEngine) -> None:
     assert len(said) == 2
     assert not any("lock_roots &&" in statement for statement in said)
     assert "woken" not in said[1]
+
+
+async def test_who_waits_for_a_root_keeps_no_limit_from_others(locks: AsyncEngine) -> None:
+    """An exit may hold its root for long (a spawn of thousands, a frozen worker): its limit's other
+    jobs, which lock something else, are claimed meanwhile.
+    """
+    held_up, other = [await locked_job(locks, root=root) for root in ("a", "b")]
+    async with locks.begin() as conn:
+        await conn.execute(MAKE_ROOTS, {"roots": ["a", "b"]})
+        assert await set_limit(conn, Limited(company="ACME"), 5) is None
+    async with locks.connect() as ending:
+        await ending.execute(LOCK_ROOT, {"root": "a"})
+        waiter = asyncio.create_task(try_claim(locks, held_up))
+        await until_waiting(locks)
+        async with waiting_for_nobody(1):
+            assert await try_claim(locks, other) is not None
+        await ending.rollback()
+    assert await waiter is not None
