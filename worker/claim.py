@@ -140,15 +140,21 @@ class Claimant:
 
 
 async def claim_jobs(
-    engine: AsyncEngine, claimant: Claimant, ids: Sequence[JobId], *, wait: bool = False
+    engine: AsyncEngine,
+    claimant: Claimant,
+    ids: Sequence[JobId],
+    *,
+    wait: bool = False,
+    locked: bool = False,
 ) -> list[HeldLease]:
     """Claim what may be claimed of `ids`; a job that is missing in the answer was not won.
 
     One row is won by one claimant, whatever the race. `engine` must be in autocommit. With
     `wait` (for a single id) a locked row is waited for; only so is a job claimed of which no more
     than a maximum may run, that joins a group, or that has business locks: not won for these, it
-    is registered as a waiter, to be staged by whoever frees them. A claim whose answer was lost is
-    found again by the tokens that were made here, and adopted.
+    is registered as a waiter, to be staged by whoever frees them. `locked`: it is known to have
+    some. A claim whose answer was lost is found again by the tokens that were made here, and
+    adopted.
 
     Model: action claim.
     """
@@ -158,7 +164,8 @@ async def claim_jobs(
     sent_at = monotonic()
     binds = claimant.binds() | {"ids": distinct, "tokens": tokens}
     try:
-        rows = await (_claim_one if wait else _claim_batch)(engine, claimant.timing, binds)
+        way = (_claim_knowing_locks if locked else _claim_one) if wait else _claim_batch
+        rows = await way(engine, claimant.timing, binds)
     except DBAPIError as error:
         if not is_unreachable(error):
             raise
@@ -188,6 +195,14 @@ async def _claim_one(
         rows = (await conn.execute(CLAIM_LIMITED if limited else CLAIM_ONE, binds)).all()
         await conn.commit()
         return rows or await _claim_under_locks(conn, timing, binds)
+
+
+async def _claim_knowing_locks(
+    engine: AsyncEngine, timing: LeaseTiming, binds: Mapping[str, Any]
+) -> Sequence[Any]:
+    async with engine.connect() as conn:
+        await conn.execution_options(isolation_level="READ COMMITTED")
+        return await _claim_under_locks(conn, timing, binds)
 
 
 async def _claim_under_locks(
