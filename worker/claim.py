@@ -10,7 +10,7 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from shared.database import connected, is_unreachable, set_limits
+from shared.database import CONFLICTS, connected, is_unreachable, set_limits, sqlstate_of
 from shared.jobs.guards import LOCK_ROOTS, guards_of
 from shared.jobs.limits import BELOW_LIMITS, HAS_NO_LIMIT, LOCK_LIMITS
 from shared.jobs.locks import (
@@ -238,10 +238,10 @@ async def _claim_locked(
     await conn.execute(LOCK_LIMITS, {"ids": binds["ids"]})
     held = (await conn.execute(LOCK_ROOTS, {"roots": roots.roots})).all()
     await conn.execute(LOCK_JOINED, {"ids": binds["ids"]})
-    row = (await conn.execute(LOCK_LOCKED, {"job_id": binds["ids"][0]})).one_or_none()
+    row = await _locked_row(conn, binds["ids"][0])
     if row is None:
         await conn.rollback()
-        return []  # somebody has the row for a moment
+        return []
     if row.roots != roots.roots or len(held) < len(roots.roots):
         await conn.rollback()
         return None
@@ -250,6 +250,16 @@ async def _claim_locked(
         await conn.execute(REGISTER, {"job_id": binds["ids"][0]})
     await conn.commit()
     return rows
+
+
+async def _locked_row(conn: AsyncConnection, job_id: UUID) -> Any | None:
+    """The job's roots, its row locked; None when somebody has the row for more than a moment."""
+    try:
+        return (await conn.execute(LOCK_LOCKED, {"job_id": job_id})).one_or_none()
+    except DBAPIError as error:
+        if sqlstate_of(error) not in CONFLICTS:
+            raise
+        return None
 
 
 async def find_claims(

@@ -138,11 +138,13 @@ READ_ROOTS = text("""
 MAKE_ROOTS = text("""
     INSERT INTO chot.lock_roots (root)
     SELECT u FROM unnest(CAST(:roots AS text[])) AS u ORDER BY u ON CONFLICT DO NOTHING""")
-# Nobody waits for a job's row while he holds roots and does not end it. Once it is locked nobody
-# merges into it, so that the locks which the next statement reads are those it has.
+# Whoever holds roots waits for a job's row only as long as a relay takes to note that it has sent
+# its message. Once it is locked nobody merges into it, so that the locks which the next statement
+# reads are those it has.
 LOCK_LOCKED = text("""
-    SELECT j.lock_roots AS roots FROM chot.jobs j
-     WHERE j.id = :job_id FOR NO KEY UPDATE SKIP LOCKED""")
+    SELECT j.lock_roots AS roots
+      FROM (SELECT set_config('lock_timeout', '250ms', true) OFFSET 0) AS soon, chot.jobs j
+     WHERE j.id = :job_id FOR NO KEY UPDATE OF j""")
 # In the claim's transaction: not won for a lock (or for somebody who goes first).
 REGISTER = text(f"""
     WITH blocked AS (
