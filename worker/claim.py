@@ -10,7 +10,7 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from shared.database import connected, is_unreachable, set_limits
+from shared.database import CONFLICTS, connected, is_unreachable, set_limits, sqlstate_of
 from shared.jobs.guards import LOCK_ROOTS, guards_of
 from shared.jobs.limits import BELOW_LIMITS, HAS_NO_LIMIT, LOCK_LIMITS
 from shared.jobs.locks import (
@@ -140,15 +140,21 @@ class Claimant:
 
 
 async def claim_jobs(
-    engine: AsyncEngine, claimant: Claimant, ids: Sequence[JobId], *, wait: bool = False
+    engine: AsyncEngine,
+    claimant: Claimant,
+    ids: Sequence[JobId],
+    *,
+    wait: bool = False,
+    locked: bool = False,
 ) -> list[HeldLease]:
     """Claim what may be claimed of `ids`; a job that is missing in the answer was not won.
 
     One row is won by one claimant, whatever the race. `engine` must be in autocommit. With
     `wait` (for a single id) a locked row is waited for; only so is a job claimed of which no more
     than a maximum may run, that joins a group, or that has business locks: not won for these, it
-    is registered as a waiter, to be staged by whoever frees them. A claim whose answer was lost is
-    found again by the tokens that were made here, and adopted.
+    is registered as a waiter, to be staged by whoever frees them. `locked`: it is known to have
+    some. A claim whose answer was lost is found again by the tokens that were made here, and
+    adopted.
 
     Model: action claim.
     """
@@ -158,7 +164,8 @@ async def claim_jobs(
     sent_at = monotonic()
     binds = claimant.binds() | {"ids": distinct, "tokens": tokens}
     try:
-        rows = await (_claim_one if wait else _claim_batch)(engine, claimant.timing, binds)
+        way = (_claim_knowing_locks if locked else _claim_one) if wait else _claim_batch
+        rows = await way(engine, claimant.timing, binds)
     except DBAPIError as error:
         if not is_unreachable(error):
             raise
@@ -188,6 +195,14 @@ async def _claim_one(
         rows = (await conn.execute(CLAIM_LIMITED if limited else CLAIM_ONE, binds)).all()
         await conn.commit()
         return rows or await _claim_under_locks(conn, timing, binds)
+
+
+async def _claim_knowing_locks(
+    engine: AsyncEngine, timing: LeaseTiming, binds: Mapping[str, Any]
+) -> Sequence[Any]:
+    async with engine.connect() as conn:
+        await conn.execution_options(isolation_level="READ COMMITTED")
+        return await _claim_under_locks(conn, timing, binds)
 
 
 async def _claim_under_locks(
@@ -224,10 +239,10 @@ async def _claim_locked(
     held = (await conn.execute(LOCK_ROOTS, {"roots": roots.roots})).all()
     await conn.execute(LOCK_JOINED, {"ids": binds["ids"]})
     await conn.execute(LOCK_LIMITS, {"ids": binds["ids"]})
-    row = (await conn.execute(LOCK_LOCKED, {"job_id": binds["ids"][0]})).one_or_none()
+    row = await _locked_row(conn, binds["ids"][0])
     if row is None:
         await conn.rollback()
-        return []  # somebody has the row for a moment
+        return []
     if row.roots != roots.roots or len(held) < len(roots.roots):
         await conn.rollback()
         return None
@@ -236,6 +251,16 @@ async def _claim_locked(
         await conn.execute(REGISTER, {"job_id": binds["ids"][0]})
     await conn.commit()
     return rows
+
+
+async def _locked_row(conn: AsyncConnection, job_id: UUID) -> Any | None:
+    """The job's roots, its row locked; None when somebody has the row for more than a moment."""
+    try:
+        return (await conn.execute(LOCK_LOCKED, {"job_id": job_id})).one_or_none()
+    except DBAPIError as error:
+        if sqlstate_of(error) not in CONFLICTS:
+            raise
+        return None
 
 
 async def find_claims(

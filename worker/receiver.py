@@ -229,7 +229,9 @@ class Receiver:
         self, job_id: JobId, delivery: Delivery, received_at: float, *, locked: bool
     ) -> int | None:
         try:
-            claimed = await claim_jobs(self._engine, self._claimant, [job_id], wait=True)
+            claimed = await claim_jobs(
+                self._engine, self._claimant, [job_id], wait=True, locked=locked
+            )
         except DBAPIError as error:
             if sqlstate_of(error) not in {"55P03", "40P01"}:
                 raise

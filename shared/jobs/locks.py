@@ -22,8 +22,6 @@ from shared.jobs.states import ATTEMPTS_LEFT_AFTER_LOSS, CLAIMABLE, KNOWN_TO_A_L
 MOST_WOKEN = 500
 MOST_READERS = 500
 MOST_LANES = 500
-_OTHER_MODES = """CASE m.mode WHEN 'shared' THEN ARRAY['exclusive']
-                                     ELSE ARRAY['exclusive', 'shared'] END"""
 NOBODY = "CAST('{}' AS uuid[])"
 
 
@@ -68,17 +66,22 @@ def waiters_before(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
     """
     return f"""
               FROM chot.job_locks m
+              JOIN (VALUES ('exclusive'), ('shared')) AS o (mode)
+                ON 'exclusive' IN (m.mode, o.mode)
              CROSS JOIN LATERAL (
-                 SELECT l.job_id, l.root, l.part, l.mode FROM chot.job_locks l
-                  WHERE m.part <> '' AND l.waiting AND l.root = m.root
-                    AND l.part = ANY(ARRAY[m.part, '']) AND l.mode = ANY({_OTHER_MODES})
-                    AND (l.turn, l.job_id) < (m.turn, m.job_id) AND chot.locks_conflict(l, m)
+                 SELECT l.job_id, l.mode
+                   FROM (VALUES (m.part), ('')) AS p (part)
+                  CROSS JOIN LATERAL (
+                      SELECT l.job_id, l.mode FROM chot.job_locks l
+                       WHERE l.waiting AND l.root = m.root AND l.part = p.part AND l.mode = o.mode
+                         AND (l.turn, l.job_id) < (m.turn, m.job_id)
+                         AND chot.locks_conflict(l, m) OFFSET 0) AS l
+                  WHERE m.part <> ''
                  UNION ALL
-                 SELECT l.job_id, l.root, l.part, l.mode FROM chot.job_locks l
+                 SELECT l.job_id, l.mode FROM chot.job_locks l
                   WHERE m.part = '' AND l.waiting AND l.part >= '' AND l.root = m.root
-                    AND l.mode = ANY({_OTHER_MODES})
-                    AND (l.turn, l.job_id) < (m.turn, m.job_id) AND chot.locks_conflict(l, m)
-             ) AS w
+                    AND l.mode = o.mode AND (l.turn, l.job_id) < (m.turn, m.job_id)
+                    AND chot.locks_conflict(l, m)) AS w
              CROSS JOIN LATERAL (
                  SELECT wj.id, wj.kind, wj.company, wj.brand, wj.priority FROM chot.jobs wj
                   WHERE wj.id = w.job_id AND {could_run("wj")} OFFSET 0) AS wj
@@ -135,11 +138,13 @@ READ_ROOTS = text("""
 MAKE_ROOTS = text("""
     INSERT INTO chot.lock_roots (root)
     SELECT u FROM unnest(CAST(:roots AS text[])) AS u ORDER BY u ON CONFLICT DO NOTHING""")
-# Nobody waits for a job's row while he holds roots and does not end it. Once it is locked nobody
-# merges into it, so that the locks which the next statement reads are those it has.
+# Whoever holds roots waits for a job's row only as long as a relay takes to note that it has sent
+# its message. Once it is locked nobody merges into it, so that the locks which the next statement
+# reads are those it has.
 LOCK_LOCKED = text("""
-    SELECT j.lock_roots AS roots FROM chot.jobs j
-     WHERE j.id = :job_id FOR NO KEY UPDATE SKIP LOCKED""")
+    SELECT j.lock_roots AS roots
+      FROM (SELECT set_config('lock_timeout', '250ms', true) OFFSET 0) AS soon, chot.jobs j
+     WHERE j.id = :job_id FOR NO KEY UPDATE OF j""")
 # In the claim's transaction: not won for a lock (or for somebody who goes first).
 REGISTER = text(f"""
     WITH blocked AS (
@@ -229,7 +234,7 @@ def wake(
     waking AS MATERIALIZED (
         SELECT l.job_id, l.turn FROM chot.job_locks l
          WHERE l.job_id = ANY(ARRAY(SELECT id FROM runnable)) AND l.n = 1
-           AND l.waiting AND l.woken_at IS NULL
+           AND (l.waiting AND l.woken_at IS NULL) IS TRUE
          ORDER BY l.job_id FOR UPDATE OF l SKIP LOCKED),
     woken AS (
         UPDATE chot.job_locks l SET woken_at = clock_timestamp()

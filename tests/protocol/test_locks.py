@@ -339,6 +339,20 @@ async def test_a_row_that_somebody_has_for_a_moment_is_not_a_refusal(locks: Asyn
     await claimed(locks, job_id)
 
 
+async def test_a_claim_waits_for_the_relay_that_notes_what_it_has_sent(
+    locks: AsyncEngine,
+) -> None:
+    """The message may be received before that: put off for it, a waiter would start seconds late."""
+    job_id = await locked_job(locks)
+    async with locks.begin() as other:
+        await other.execute(
+            text("SELECT 1 FROM chot.jobs WHERE id = :i FOR NO KEY UPDATE"), {"i": job_id}
+        )
+        trying = asyncio.create_task(try_claim(locks, job_id))
+        assert await waits(locks, trying), "it went away at once"
+    assert await trying is not None
+
+
 async def test_a_registration_waits_for_the_holders_exit(locks: AsyncEngine) -> None:
     """⚑ No wake-up is lost: the refusal and the exit are one after the other, by the root's row."""
     holder = await running(locks)

@@ -30,7 +30,7 @@ from shared.kinds.registry import load_kinds, mirror_kinds
 from tests.faults.backing import open_backing
 from tests.faults.schema import AUDIT_SCHEMA, EFFECTS_SCHEMA
 from tests.fleet import Fleet
-from tests.scenarios.month_plan import BRANDS, COMPANY, Family, Plan, planned
+from tests.scenarios.month_plan import BRANDS, COMPANY, PLACES, Family, Plan, planned
 from tests.scenarios.month_report import Report, lines, read_evidence, violations, waits_of
 from tests.scenarios.month_truth import Agreement, compare
 from tests.services import seed_company
@@ -48,10 +48,11 @@ ANY_WAITING = """
      ORDER BY random() LIMIT 1"""
 ANY_ACTIVE = "SELECT id::text FROM chot.jobs WHERE state = 'pending' ORDER BY random() LIMIT 1"
 ASKED = (ANY_WAITING, ANY_WAITING, ANY_ACTIVE, ANY_JOB)
-# By an operator: one brand leaves slots to the others, and its feeds are few.
-LIMITS = """
+# By an operator: one brand leaves slots to the others, and another one's feeds are few.
+LIMIT = """
     INSERT INTO chot.running_limits (kind, company, brand, max_running, principal)
-    VALUES (NULL, 'ACME', 'GOLD', 6, 'operator'), ('month.feed', 'ACME', 'BLUE', 2, 'operator')"""
+    VALUES ($1, 'ACME', $2, $3, 'operator')"""
+LIMITS = [("month.feed", "BLUE", 2), *((None, brand, most) for brand, most in PLACES.items())]
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class MonthEnd:
                 "ON CONFLICT DO NOTHING",
                 [(COMPANY, brand) for brand in BRANDS],
             )
-            await connection.execute(LIMITS)
+            await connection.executemany(LIMIT, LIMITS)
         finally:
             await connection.close()
         async with self.engine.begin() as conn:

@@ -12,6 +12,8 @@ COMPANY = "ACME"
 BIG = "RED"
 SMALL = ("BLUE", "GOLD", "JADE")
 BRANDS = (BIG, *SMALL)
+# By an operator: no more of the brand's jobs may run at once.
+PLACES = {"GOLD": 6}
 SHARE_OF_BIG = 0.7
 PERIODS = ("2026-08", "2026-09", "2026-10")
 # Of a brand's jobs; what is left are reports.

@@ -12,7 +12,7 @@ from tests.faults.collect import QUERIES, READ_LIMITS, parsed
 from tests.faults.evidence import LISTS, TERMINAL, Evidence, Limit, Ordered
 from tests.faults.sound import facts
 from tests.faults.violations import Check
-from tests.scenarios.month_plan import BRANDS, Plan
+from tests.scenarios.month_plan import BRANDS, PLACES, Plan
 from tests.scenarios.month_truth import Agreement
 
 CHECKS: tuple[Check, ...] = (
@@ -36,6 +36,8 @@ READ_WAITS = """
 SLACK_SECONDS = 20.0
 # A brand gets its share where it can use it; locks of its own books make it wait for itself.
 SLACK_FACTOR = 1.5
+# A place of a limit is had again after the job, the relay, a message and a claim.
+TURN_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +122,15 @@ async def waits_of(connection: asyncpg.Connection) -> tuple[list[Waiting], float
 def _waiting(brand: str, rows: Sequence[Any], pace: float) -> Waiting:
     """The bound: the brand alone, at its share of what all together got done, and some slack.
 
-    The others' backlog is not in it. A join waits for its group, which is no waiting of its own.
+    The others' backlog is not in it. Where a limit leaves a brand few places, these are its share. A
+    join waits for its group, which is no waiting of its own.
     """
     waits = sorted(
         row["started"] - row["created"]
         for row in rows
         if row["started"] is not None and row["kind"] != "month.sum"
     )
-    share = pace / len(BRANDS)
+    share = min(pace / len(BRANDS), PLACES.get(brand, len(rows)) / TURN_SECONDS)
     lasted = max(row["finished"] for row in rows) - min(row["created"] for row in rows)
     return Waiting(
         brand=brand,
