@@ -20,7 +20,7 @@ MUTANTS = (
         ),
         f"{GROUPS}::test_each_end_counts_exactly_once[complete]",
         also={
-            f"{GROUPS}::test_the_last_end_stages_the_join_and_no_other_one_does": "none is the last"
+            f"{GROUPS}::test_the_last_end_stages_the_join": "no end is the last one of its group"
         },
     ),
     mutant(
@@ -39,7 +39,7 @@ MUTANTS = (
             "WHERE {JOIN_MAY_RUN} AND j.state = 'pending'",
             "WHERE {JOIN_MAY_RUN} AND j.state = 'none'",
         ),
-        f"{GROUPS}::test_the_last_end_stages_the_join_and_no_other_one_does",
+        f"{GROUPS}::test_the_last_end_stages_the_join",
     ),
     mutant(
         "each end stages the join",
@@ -48,7 +48,7 @@ MUTANTS = (
             "WHERE {JOIN_MAY_RUN} AND j.state = 'pending'",
             "WHERE g.state <> 'open' AND j.state = 'pending'",
         ),
-        f"{GROUPS}::test_the_last_end_stages_the_join_and_no_other_one_does",
+        f"{GROUPS}::test_before_the_last_end_the_join_is_nobodys",
     ),
     mutant(
         "a sealed group takes members",

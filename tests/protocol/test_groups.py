@@ -71,14 +71,12 @@ async def test_each_end_counts_exactly_once(probes: AsyncEngine, how: str) -> No
     assert (await show(probes, group_id)).remaining == group.remaining
 
 
-async def test_the_last_end_stages_the_join_and_no_other_one_does(probes: AsyncEngine) -> None:
-    """Until then the join is pending, without a message, and nobody may claim it."""
+async def test_the_last_end_stages_the_join(probes: AsyncEngine) -> None:
+    """In its own statement; the join may be claimed then, and ends like any job."""
     group_id, ids = await sealed(probes, 3)
     join = (await show(probes, group_id)).join_job_id
     assert join is not None
     for job_id in ids:
-        assert await messages(probes, join) == 0
-        assert await claim(probes, join) is None
         await end(probes, job_id)
     group = await show(probes, group_id)
     assert (group.state, group.outcome, group.join_state) == ("ended", "succeeded", "pending")
@@ -88,6 +86,17 @@ async def test_the_last_end_stages_the_join_and_no_other_one_does(probes: AsyncE
     async with probes.begin() as conn:
         assert await complete_job(conn, held, None)
     assert (await show(probes, group_id)).join_state == "succeeded"
+
+
+async def test_before_the_last_end_the_join_is_nobodys(probes: AsyncEngine) -> None:
+    """Until then it is pending, without a message, and nobody may claim it."""
+    group_id, ids = await sealed(probes, 3)
+    join = (await show(probes, group_id)).join_job_id
+    assert join is not None
+    for job_id in ids:
+        assert await messages(probes, join) == 0
+        assert await claim(probes, join) is None
+        await end(probes, job_id)
 
 
 async def test_members_run_while_the_group_is_open_and_its_end_waits_for_the_seal(

@@ -257,8 +257,8 @@ COMPLETE = {
     "a kind": ("chot submit costing", 2, {"costing.run"}),
     "a kind after its option": ("chot list --kind cost", 3, {"costing.run"}),
     "a shell": ("chot completion ", 2, {"bash", "zsh", "fish"}),
-    "an act to approve": ("chot approve ", 2, {"job.redrive"}),
-    "an act of the audit": ("chot audit --action queue.", 3, {"queue.pause", "queue.resume"}),
+    "an act to approve": ("chot approve ", 2, {"job.redrive", "group.redrive"}),
+    "an act of the audit": ("chot audit --action kind.", 3, {"kind.pause", "kind.resume"}),
     "an option": ("chot list --submit", 2, {"--submitter"}),
 }
 
