@@ -19,6 +19,8 @@ LockMode = Literal["shared", "exclusive"]
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 PERIOD = re.compile(r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
 LONGEST = 200
+# Each may be a list of a hundred parts, which a submit resolves while others wait for its rows.
+MOST_LOCKS = 32
 NAMES = (str, int, UUID)
 PERIODS = (str, date)
 
@@ -48,6 +50,10 @@ def mirrored(kind: "Kind") -> list[dict[str, Any]] | None:
 
 def refuse_unsound_locks(source: str, kind: "Kind") -> None:
     """ConfigRefused for the first lock that breaks a rule, naming field, value and rule."""
+    if len(kind.locks) > MOST_LOCKS:
+        raise ConfigRefused(
+            f"{source}: kind {kind.name}, locks: {len(kind.locks)} of them; at most {MOST_LOCKS}"
+        )
     for n, lock in enumerate(kind.locks, 1):
         for field, problem in _problems(kind, lock):
             value = getattr(lock, field)

@@ -90,6 +90,14 @@ def test_a_lock_that_breaks_a_rule_is_refused(fields: dict[str, Any], rule: str)
     assert rule in str(refused.value)
 
 
+def test_a_kind_declares_at_most_32_locks() -> None:
+    """Five hundred lists of a hundred parts kept a submit busy for minutes."""
+    locks = [Lock(root=f"r{n}") for n in range(33)]
+    refuse_unsound_locks("here", kind(*locks[:32]))
+    with pytest.raises(ConfigRefused, match="33 of them; at most 32"):
+        refuse_unsound_locks("here", kind(*locks))
+
+
 def test_all_and_open_ends_are_shown_as_null() -> None:
     """What SQL keeps as '' and '~' is nobody's business."""
     row = {"root": "b", "part": "", "mode": "shared", "period_from": "", "period_to": "~"}
