@@ -31,6 +31,8 @@ async def test_a_short_storm_of_faults_breaks_no_promise(backing: Backing, tmp_p
     hold(verdict)
     assert len(verdict.evidence.windows) >= 5, "there were faults"
     assert len(verdict.evidence.effects) >= 20, "there was work"
+    assert verdict.evidence.groups, "there were groups"
+    assert numbers(verdict)["met"] > 0, "some had to wait for others' locks"
 
 
 @pytest.mark.long

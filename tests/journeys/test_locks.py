@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from itertools import pairwise
+from statistics import median
 from typing import Any
 from uuid import UUID
 
@@ -123,6 +124,7 @@ async def test_waiters_start_within_a_second_and_do_not_spin(
     assert [row.job_id for row in rows] == [holder, *waiters], "in the order in which they waited"
     gaps = [_seconds(one.ended_at, two.started_at) for one, two in pairwise(rows)]
     assert all(0 <= gap < 1 + SLACK for gap in gaps), gaps
+    assert median(gaps) < 1, "one of them may meet a machine that is busy"
     assert sqs_proxy.accepted_entries - before <= 2 * len(waiters)
     for each in waiters:
         row = await job_row(books, each)
