@@ -9,8 +9,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from shared.database import sqlstate_of
 from tests.factories import fetch
 from worker.lease import HeldLease
 
@@ -48,6 +50,10 @@ async def waiting_for_nobody(seconds: float = 3) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         pytest.fail("it waited for a lock that somebody else holds")
+    except DBAPIError as error:
+        if sqlstate_of(error) != "40P01":
+            raise
+        pytest.fail("it and somebody else waited for each other")
 
 
 async def put_effect(conn: AsyncConnection, held: HeldLease, chunk: int = 0) -> None:
