@@ -7,7 +7,7 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from shared.database import CONFLICTS, sqlstate_of, transaction
+from shared.database import CONFLICTS, is_unreachable, sqlstate_of, transaction
 from shared.jobs.exits import exit_statement
 from shared.jobs.guards import guards_of, lock_guards
 from shared.jobs.states import ATTEMPTS_LEFT_AFTER_LOSS, LOST_LEASES
@@ -65,7 +65,8 @@ async def reap_expired(conn: AsyncConnection) -> int:
 async def reap_guarded(engine: AsyncEngine, timing: LeaseTiming) -> int:
     """The same for up to a batch of jobs with guards, each in a transaction that locks them first.
 
-    One whose guards somebody holds for too long is left for the next round, and keeps no other.
+    One whose guards somebody holds for too long, or that cannot be reaped, is left for the next
+    round, and keeps no other.
     """
     async with engine.connect() as conn:
         found = (await conn.execute(FIND_GUARDED)).all()
@@ -80,9 +81,12 @@ async def reap_guarded(engine: AsyncEngine, timing: LeaseTiming) -> int:
                 binds = {"job_id": row.id, "result": None}
                 rows = (await conn.execute(REAP_ONE, binds)).all()
         except DBAPIError as error:
-            if sqlstate_of(error) not in CONFLICTS:
+            if is_unreachable(error):
                 raise
-            log.warning("lease.reap_waits", job_id=str(row.id), error=str(error.orig))
+            if sqlstate_of(error) in CONFLICTS:
+                log.warning("lease.reap_waits", job_id=str(row.id), error=str(error.orig))
+            else:
+                log.exception("lease.reap_failed", job_id=str(row.id))
         else:
             reaped += _told(rows)
     return reaped

@@ -52,6 +52,9 @@ MUTANTS = (
             "WHERE g.state <> 'open' AND j.state = 'pending'",
         ),
         f"{GROUPS}::test_before_the_last_end_the_join_is_nobodys",
+        also={
+            f"{GROUPS}::test_the_last_end_stages_the_join": "it asks for one message, and each end made one"
+        },
     ),
     mutant(
         "a sealed group takes members",

@@ -28,7 +28,7 @@ from tests.protocol.groups import (
     sealed,
     show,
 )
-from tests.protocol.sessions import WAITING, lock_job, until_waiting, waiting_for_nobody
+from tests.protocol.sessions import WAITING, lock_job, until_waiting, waiting_for_nobody, waits
 from tests.protocol.test_attempt import runner
 from tests.protocol.test_group_redrive import cleaned
 from tests.protocol.test_groups import end, leave
@@ -248,7 +248,7 @@ async def test_a_member_that_is_given_back_under_a_claimed_join_is_refused(
     async with probes.begin() as conn:
         await lock_group(conn, group_id)
         claiming = asyncio.ensure_future(claim(probes, join))
-        await until_waiting(probes)
+        assert await waits(probes, claiming), "a claim of the join waits for the group's row"
         redriving = asyncio.ensure_future(committed(probes, lambda c: redrive_job(c, one)))
         await until_waiting(probes, 2)
     assert await claiming is not None

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.types import JobId
 from tests.factories import (
+    TIMING,
     autocommit,
     claimant,
     claimed_job,
@@ -26,7 +27,7 @@ from tests.protocol.sessions import lock_job, until_waiting, waiting_for_nobody
 from worker import reaper
 from worker.claim import claim_jobs
 from worker.lease import HeldLease
-from worker.reaper import BATCH, reap_expired
+from worker.reaper import BATCH, reap_expired, reap_guarded
 
 EXPIRE_ALL = """
     UPDATE chot.jobs SET lease_expires_at = clock_timestamp() - interval '1 second'
@@ -243,3 +244,22 @@ async def test_a_job_waiting_to_be_claimed_is_no_business_of_the_reaper(
     await execute(probes, "DELETE FROM chot.outbox")
     assert await reap(probes) == 0
     assert await outbox_of(probes) == []
+
+
+async def test_one_with_guards_that_cannot_be_reaped_keeps_no_other(
+    probes: AsyncEngine, owner_engine: AsyncEngine
+) -> None:
+    """Each is a transaction of its own; the next round tries the odd one again."""
+    odd, sound = sorted(await expired_jobs(probes, 2), key=lambda each: each.lease.job_id)
+    await execute(probes, "UPDATE chot.jobs SET lock_roots = '{some/root}'")
+    async with owner_engine.begin() as conn:
+        await conn.execute(
+            text(f"""ALTER TABLE chot.jobs ADD CONSTRAINT it_stays
+                     CHECK (id <> '{odd.lease.job_id}' OR state = 'running')""")
+        )
+    assert await reap_guarded(probes, TIMING) == 1
+    assert (await job_row(probes, sound.lease.job_id)).state == "pending"
+    async with owner_engine.begin() as conn:
+        await conn.execute(text("ALTER TABLE chot.jobs DROP CONSTRAINT it_stays"))
+    assert await reap_guarded(probes, TIMING) == 1
+    assert (await job_row(probes, odd.lease.job_id)).state == "pending"
