@@ -166,7 +166,8 @@ async def _restore(conn: AsyncConnection, driver: asyncpg.Connection) -> None:
 SET_LIMITS = text("""
     SELECT pg_backend_pid(), set_config('lock_timeout', CAST(:lock AS text), true),
            set_config('idle_in_transaction_session_timeout', CAST(:idle AS text), true),
-           set_config('chot.actor', CAST(:actor AS text), true)""")
+           set_config('chot.actor', CAST(:actor AS text), true),
+           set_config('jit', 'off', true)""")
 
 
 async def set_limits(

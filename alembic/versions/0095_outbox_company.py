@@ -6,7 +6,7 @@ Rows of code that is older say nothing; they are a lane of their own until they 
 from alembic import op
 
 revision = "0095_outbox_company"
-down_revision = "0093_locking_index"
+down_revision = "0094_no_jit"
 branch_labels = None
 depends_on = None
 

@@ -8,7 +8,7 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.jobs.locks import REGISTER
-from tests.factories import fetch
+from tests.factories import fetch, scalar
 from tests.protocol.locking import claimer, locked_job, locks, running
 from worker.claim import CLAIM_LOCKED
 from worker.outcome import COMPLETE_LOCKED
@@ -39,6 +39,14 @@ ROWS_READ = text("""
     SELECT sum(coalesce(t.seq_tup_read, 0) + coalesce(t.idx_tup_fetch, 0))
       FROM pg_stat_xact_user_tables t
      WHERE t.schemaname = 'chot' AND t.relname IN ('job_locks', 'jobs', 'outbox')""")
+
+
+async def test_no_statement_of_the_platform_is_compiled(
+    locks: AsyncEngine, read_engine: AsyncEngine
+) -> None:
+    """An exit that wakes is planned for far more than it meets, and holds roots meanwhile."""
+    for engine in (locks, read_engine):
+        assert await scalar(engine, "SHOW jit") == "off"
 
 
 async def rows_read(conn: AsyncConnection, statement: TextClause, binds: dict[str, Any]) -> int:

@@ -150,7 +150,7 @@ class MonthEnd:
         """One worker after the other: killed, or stopped for longer than its lease."""
         dice = random.Random(self.plan.seed)
         await self._until_working()
-        while not self.done.is_set():
+        while self.kills.total() < self.plan.most_kills:
             await self._sleep(dice.uniform(0.5, 1.5) * self.plan.kill_every)
             if self.done.is_set():
                 return

@@ -38,6 +38,7 @@ class Plan:
     seconds: float = 0.03
     lease: float = 4.0
     kill_every: float = 20.0
+    most_kills: int = 1_000
     samples_every: float = 0.4
     deadline: float = 3_600.0
 

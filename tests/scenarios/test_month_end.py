@@ -13,7 +13,8 @@ from tests.scenarios.month_plan import Plan
 from tests.scenarios.month_report import Report, lines
 from tests.scenarios.month_truth import expected_reasons
 
-LITTLE = Plan(jobs=400, lease=3.0, kill_every=3, samples_every=0.1, deadline=150)
+# Three are killed or stopped, and no more: a worker takes as long to start as half of the jobs do.
+LITTLE = Plan(jobs=400, lease=3.0, kill_every=3, most_kills=3, samples_every=0.1, deadline=150)
 # The issue's own size. An hour is what a busy machine with two cores may take.
 WHOLE = Plan(jobs=20_000, lease=3.0)
 
