@@ -20,12 +20,19 @@ from shared.cli.options import calls_api, print_json
 from shared.cli.payload import payload_text
 from shared.client.wanted import batch_bodies
 from shared.json_text import to_json
+from shared.types import TERMINAL
 
 POLICIES = ("finish", "fail_fast", "join")
 KEY_LETTERS = 48
 MOST_REFUSALS = 20
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.2, 2.0
-ENDS = {"succeeded": Exit.OK, "failed": Exit.NO, "cancelled": Exit.CANCELLED}
+# Of a group its outcome, of a join its state.
+ENDS = {
+    "succeeded": Exit.OK,
+    "failed": Exit.NO,
+    "dead": Exit.NO,
+    "cancelled": Exit.CANCELLED,
+}
 
 
 @click.group()
@@ -92,25 +99,34 @@ def append(
     jobs = read_jobs(file)
     refused: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
+    earlier: Counter[str] = Counter()
     with Api(retry_for) as api:
-        for number, item in _appended(api, group_id, jobs):
+        for number, item, by in _appended(api, group_id, jobs):
             counts[item["outcome"]] += 1
+            earlier[by] += bool(by) and item["outcome"] == "created"
             if item["outcome"] == "error":
                 refused.append({"line": number, **item["error"]})
     if as_json:
-        print_json({"outcomes": counts, "refused": refused})
+        print_json({"outcomes": counts, "earlier": earlier.total(), "refused": refused})
     else:
         for each in refused[:MOST_REFUSALS]:
             click.echo(show.plain(f"line {each['line']}: {each.get('detail')}").plain)
-        told = f"{counts['created']:,} appended, {counts['duplicate']:,} were members already"
-        click.echo(f"{told}, {counts['error']:,} refused", err=True)
+        click.echo(_counted(counts, earlier), err=True)
     context.exit(Exit.REFUSED if refused else Exit.OK)
+
+
+def _counted(counts: Counter[str], earlier: Counter[str]) -> str:
+    """How many of each; what is a stored answer is told apart, as `submit-batch` does."""
+    told = f"{counts['created'] - earlier.total():,} appended{' now' if +earlier else ''}, "
+    for by, count in (+earlier).items():
+        told += f"{count:,} appended by an earlier {by} of these lines, "
+    return f"{told}{counts['duplicate']:,} were members already, {counts['error']:,} refused"
 
 
 def _appended(
     api: Api, group_id: str, jobs: list[tuple[int, str]]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each line's number and outcome, as the answers come."""
+) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """Each line's number and outcome, and what earlier of this text decided it, if anything."""
     taken: list[int] = []
 
     def texts() -> Iterator[str]:
@@ -121,11 +137,14 @@ def _appended(
     for body in batch_bodies(texts()):
         digest = hashlib.sha256(f"{group_id}\n{body}".encode()).hexdigest()[:KEY_LETTERS]
         key = {"Idempotency-Key": f"append-{digest}"}
-        items = api.post(group_path(group_id, "jobs:batch"), body, key).body["jobs"]
+        answer = api.post(group_path(group_id, "jobs:batch"), body, key)
+        items = answer.body["jobs"]
         if not isinstance(items, list) or len(items) != len(taken):
             said = "the api's answer has not one outcome for each line"
             raise Failure(said, code=Exit.UNAVAILABLE)
-        yield from zip(taken, items, strict=True)
+        # Of what this very command asked for twice, nobody knows which run has decided it.
+        by = "" if not answer.replayed else "run" if answer.tries == 1 else "request"
+        yield from ((number, item, by) for number, item in zip(taken, items, strict=True))
         taken.clear()
 
 
@@ -184,35 +203,58 @@ def wait(
     as_json: bool,
     retry_for: float,
 ) -> None:
-    """Wait until all jobs of the group have ended: 0 succeeded, 1 failed, 6 cancelled.
+    """Wait until all jobs of the group have ended, its join too: 0 succeeded, 6 cancelled.
 
-    The join is waited for as any job, by `chot wait` with its id.
+    1: the join is dead; without a join: the group has failed. 124: not in time.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     with Api(retry_for) as api:
         found = _followed(api, group_id, deadline, quiet=as_json)
     _print(found, as_json=as_json)
-    context.exit(ENDS.get(found["outcome"], Exit.NO))
+    context.exit(ENDS.get(_end(found), Exit.NO))
+
+
+def _end(found: dict[str, Any]) -> str:
+    """What the wait was for: the join's state; without one, or any more, the group's outcome."""
+    return str((found["join"] or {}).get("state") or found["outcome"])
+
+
+def _is_over(found: dict[str, Any]) -> bool:
+    return found["state"] == "ended" and (
+        not (found["join"] or {}).get("state") or found["join"]["state"] in TERMINAL
+    )
+
+
+def _told(found: dict[str, Any]) -> str:
+    said = f"{found['total'] - found['remaining']:,} of {found['total']:,} ended"
+    join = found["join"]
+    waits = found["state"] == "ended" and join is not None
+    return f"{said}, join {join['id']} {join['state']}" if waits else said
+
+
+def _late(found: dict[str, Any]) -> Failure:
+    again = f"`chot group wait {found['id']}` waits again"
+    ends = f"`chot group cancel {found['id']}` ends it"
+    if found["state"] == "ended":
+        ends = f"`chot why {found['join']['id']}` says what keeps its join"
+    said = f"group {found['id']} has not ended in time ({_told(found)}); it goes on"
+    return Failure(f"{said}. {again}, {ends}", code=Exit.TIMEOUT)
 
 
 def _followed(api: Api, group_id: str, deadline: float | None, *, quiet: bool) -> dict[str, Any]:
     pause, told = FIRST_LOOK_SECONDS, ""
     while True:
         found = api.get(group_path(group_id)).body
-        if found["state"] == "ended":
+        if _is_over(found):
             return found
-        said = f"{found['total'] - found['remaining']:,} of {found['total']:,} ended"
+        said = _told(found)
         if said != told and not quiet:
             click.echo(said, err=True)
             sys.stderr.flush()
         told = said
         left = LONGEST_LOOK_SECONDS if deadline is None else deadline - time.monotonic()
         if left <= 0:
-            raise Failure(
-                f"group {group_id} has not ended in time ({said}); it goes on. "
-                f"`chot group wait {group_id}` waits again, `chot group cancel {group_id}` ends it",
-                code=Exit.TIMEOUT,
-            )
+            raise _late(found)
         time.sleep(min(pause, left))
         pause = min(LONGEST_LOOK_SECONDS, pause * 1.5)
 
@@ -225,7 +267,8 @@ def _print(found: dict[str, Any], *, as_json: bool, only_id: bool = False) -> No
         click.echo(found["id"])
         return
     outcome = f", {found['outcome']}" if found["outcome"] else ""
-    click.echo(f"{found['id']}  {found['state']}{outcome}  policy {found['policy']}")
+    facts = f"policy {found['policy']}  generation {found['generation']}"
+    click.echo(f"{found['id']}  {found['state']}{outcome}  {facts}")
     click.echo(
         f"{found['total']:,} jobs: {found['remaining']:,} to end, "
         f"{found['succeeded']:,} succeeded, {found['dead']:,} dead, "

@@ -77,6 +77,23 @@ def test_lines_are_appended_under_keys_of_their_content(
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
 
 
+def test_what_an_earlier_run_has_appended_is_told_apart(
+    peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stored answer appends nothing now; of one asked for twice nobody knows."""
+    file = tmp_path / "jobs"
+    file.write_text('{"kind": "a.b"}\n')
+    answer = {"jobs": [{"outcome": "created", "job": {"id": "x"}}]}
+    peer.say(200, answer, Idempotency_Replayed="true")
+    assert run(["group", "append", ID, str(file)]) == 0
+    assert "0 appended now, 1 appended by an earlier run" in capsys.readouterr().err
+    assert run(["group", "append", ID, str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["earlier"] == 1
+    peer.script = [None, (200, answer, {"Idempotency-Replayed": "true"})]
+    assert run(["group", "append", ID, str(file)]) == 0
+    assert "0 appended now, 1 appended by an earlier request" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["seal", "cancel", "redrive", "status"])
 def test_an_act_shows_the_group(peer: Peer, capsys: pytest.CaptureFixture[str], verb: str) -> None:
     """How far it is as a whole, in one look."""
@@ -85,6 +102,7 @@ def test_an_act_shows_the_group(peer: Peer, capsys: pytest.CaptureFixture[str], 
     shown = capsys.readouterr().out
     assert "1,200 jobs: 3 to end, 1,196 succeeded, 1 dead" in shown
     assert "join the-join pending" in shown
+    assert "generation 1\n" in shown
     rest = "" if verb == "status" else f"/{verb}"
     assert peer.asked[0].path == f"/v1/groups/{ID}{rest}"
 
@@ -95,11 +113,41 @@ def test_a_wait_ends_as_the_group_does(
 ) -> None:
     """Told on the way, on stderr."""
     peer.say(200, group())
-    peer.say(200, group(state="ended", outcome=outcome, remaining=0))
+    peer.say(200, group(state="ended", outcome=outcome, remaining=0, join=None))
     assert run(["group", "wait", ID]) == code
     shown = capsys.readouterr()
     assert "1,197 of 1,200 ended" in shown.err
     assert outcome in shown.out
+
+
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("dead", 1), ("cancelled", 6)])
+def test_a_wait_is_for_the_join_too(
+    peer: Peer, capsys: pytest.CaptureFixture[str], state: str, code: int
+) -> None:
+    """The group has succeeded, and what was asked for is what its join does."""
+    for join in ("pending", "running", state):
+        ended = group(state="ended", outcome="succeeded", remaining=0)
+        peer.say(200, ended | {"join": ended["join"] | {"state": join}})
+    assert run(["group", "wait", ID]) == code
+    shown = capsys.readouterr()
+    assert "1,200 of 1,200 ended, join the-join running" in shown.err
+    assert f"join the-join {state}" in shown.out
+
+
+def test_a_join_that_is_in_no_archive_any_more_is_waited_for_by_nobody(peer: Peer) -> None:
+    """What the group knows itself is its end."""
+    ended = group(state="ended", outcome="failed", remaining=0)
+    peer.say(200, ended | {"join": ended["join"] | {"state": None}})
+    assert run(["group", "wait", ID]) == 1
+
+
+def test_a_wait_whose_join_is_late_says_so(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no cancel of a group that has ended."""
+    peer.say(200, group(state="ended", outcome="succeeded", remaining=0))
+    assert run(["group", "wait", ID, "--timeout", "0"]) == 124
+    said = capsys.readouterr().err
+    assert "`chot why the-join` says" in said
+    assert "cancel" not in said
 
 
 def test_a_wait_ends_in_its_time(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
