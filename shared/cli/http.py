@@ -168,6 +168,16 @@ class Api:
         raise Failure(sentence_of(outcome.status_code, body), code=code, problem=body)
 
 
+def seen(api: Api, path: str) -> dict[str, Any] | None:
+    """What a command may say more by; None for a key that may not look."""
+    try:
+        return api.get(path).body
+    except Failure as failure:
+        if failure.code != Exit.REFUSED:
+            raise
+        return None
+
+
 def job_of(answer: Answer) -> dict[str, Any]:
     """The job that was asked for; a Failure for an answer that is none."""
     for name in ("id", "kind", "state"):

@@ -7,7 +7,7 @@ import click
 
 from shared.cli import show
 from shared.cli.exits import Exit, Failure
-from shared.cli.http import Api, queue_path
+from shared.cli.http import Api, queue_path, seen
 from shared.cli.names import KindName, QueueName
 from shared.cli.options import as_json as json_option
 from shared.cli.options import calls_api, print_json
@@ -88,11 +88,21 @@ def remove(
     """Take the limit of exactly what is named away. May be repeated."""
     given = {"kind": kind, "company": company, "brand": brand}
     with Api(retry_for) as api:
+        held = as_json or _is_set(api, given)
         answer = api.delete("/v1/limits", given).body
     if as_json:
         print_json(answer)
         return
-    click.echo(f"{_said(answer)}: no limit of just that holds")
+    did = "no limit of just that holds any more" if held else "no limit of just that was set"
+    click.echo(f"{_said(answer)}: {did}")
+
+
+def _is_set(api: Api, which: dict[str, str | None]) -> bool:
+    """Whether just that limit is set; of a key that may not look, it may be."""
+    found = seen(api, "/v1/limits")
+    if found is None:
+        return True
+    return any(all(each[name] == which[name] for name in which) for each in found["limits"])
 
 
 def _said(which: dict[str, Any]) -> str:

@@ -6,9 +6,10 @@ import click
 from rich.text import Text
 
 from shared.cli import show
-from shared.cli.http import Api, kind_path, queue_path
+from shared.cli.http import Api, kind_path, queue_path, seen
 from shared.cli.names import KindName, QueueName
 from shared.cli.options import calls_api, print_json
+from shared.cli.plain import visible
 from shared.cli.tables import table
 from shared.json_text import to_json
 
@@ -64,6 +65,8 @@ def _running(answer: dict[str, Any]) -> str:
 
 def _staged(answer: dict[str, Any]) -> str:
     staged = answer["staged"]
+    if not staged:
+        return "no message had to be staged: jobs that have one waiting already go on by it"
     said = "1 message was" if staged == 1 else f"{staged:,} messages were"
     return f"{said} staged for due jobs"
 
@@ -103,16 +106,17 @@ def freeze(
     A frozen brand stops the company's jobs without a brand, too. Those that run go on.
     """
     with Api(retry_for) as api:
+        before = None if as_json else _freezes_of(api, company)
         body = {"company": company, "brand": brand, "reason": reason}
         answer = api.post("/v1/books/freeze", to_json(body)).body
     if as_json:
         print_json(answer)
         return
-    again = company if brand is None else f"{company} --brand {brand}"
-    click.echo(
-        f"the books of {_books(company, brand)} are frozen{_running(answer)}; "
-        f"`chot thaw {again}` lets their jobs go on"
-    )
+    again = _words(company, brand)
+    lets = f"`chot thaw {again}` lets their jobs go on"
+    first = next((each for each in before or () if each["brand"] == brand), None)
+    frozen = f"are frozen{_running(answer)}" if first is None else _already(first)
+    click.echo(visible(f"the books of {_books(company, brand)} {frozen}; {lets}"))
 
 
 @click.command()
@@ -122,12 +126,48 @@ def freeze(
 def thaw(company: str, brand: str | None, *, as_json: bool, retry_for: float) -> None:
     """Let jobs that write these very books be claimed again. May be repeated."""
     with Api(retry_for) as api:
+        before = None if as_json else _freezes_of(api, company)
         body = to_json({"company": company, "brand": brand})
         answer = api.post("/v1/books/thaw", body).body
+        left = None if as_json else _freezes_of(api, company)
     if as_json:
         print_json(answer)
         return
-    click.echo(f"the books of {_books(company, brand)} are open; {_staged(answer)}")
+    stays = [each for each in left or () if brand is None or each["brand"] in {None, brand}]
+    if before is None or answer["staged"] or any(each["brand"] == brand for each in before):
+        did = f"are {'thawed' if stays else 'open'}; {_staged(answer)}"
+    else:
+        did = "were not frozen"
+    click.echo(visible("; ".join([f"the books of {_books(company, brand)} {did}", *_still(stays)])))
+
+
+def _freezes_of(api: Api, company: str) -> list[dict[str, Any]] | None:
+    """The freezes of a company's books; None for a key that may not look."""
+    found = seen(api, "/v1/freezes")
+    if found is None:
+        return None
+    return [each for each in found["freezes"] if each["company"] == company]
+
+
+def _already(first: dict[str, Any]) -> str:
+    """What a second freeze has left as it was."""
+    reason = first["reason"]
+    kept = "without a reason" if reason is None else f"and keep their first reason: {reason}"
+    since = f"since {show.moment(first['frozen_at'])}, by {first['principal']}"
+    return f"were frozen already ({since}) {kept}"
+
+
+def _still(left: list[dict[str, Any]]) -> list[str]:
+    """What else stops these books' jobs, and what lets them go on."""
+    return [
+        f"those of {_books(each['company'], each['brand'])} are still frozen"
+        f" (`chot thaw {_words(each['company'], each['brand'])}`)"
+        for each in left
+    ]
+
+
+def _words(company: str, brand: str | None) -> str:
+    return company if brand is None else f"{company} --brand {brand}"
 
 
 def _books(company: str, brand: str | None) -> str:

@@ -63,7 +63,11 @@ def test_pause_and_resume_name_the_queue(peer: Peer, capsys: pytest.CaptureFixtu
         "/v1/queues/a%2Fb/resume",
     ]
     assert "`chot resume costing`" in capsys.readouterr().out
-    for staged, said in ((1, "1 message was staged"), (1200, "1,200 messages were staged")):
+    for staged, said in (
+        (0, "one waiting already go on"),
+        (1, "1 message was staged"),
+        (1200, "1,200 messages were staged"),
+    ):
         peer.script = [(200, {"name": "costing", "paused": False, "staged": staged}, {})]
         assert run(["resume", "costing"]) == 0
         assert said in capsys.readouterr().out
@@ -89,10 +93,12 @@ def test_a_kind_is_paused_in_place_of_a_queue(
 
 
 def test_books_are_frozen_and_thawed(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    peer.say(403, {"title": "no role read"})
     peer.say(200, {"frozen": True, "running": 1, "staged": 3})
     assert run(["freeze", "ACME", "--brand", "RED", "--reason", "closing"]) == 0
+    peer.script = [(200, {"freezes": []}, {}), *peer.script, (200, {"freezes": []}, {})]
     assert run(["thaw", "ACME"]) == 0
-    assert [json.loads(asked.body) for asked in peer.asked] == [
+    assert [json.loads(asked.body) for asked in peer.asked if asked.method == "POST"] == [
         {"company": "ACME", "brand": "RED", "reason": "closing"},
         {"company": "ACME", "brand": None},
     ]
@@ -105,6 +111,51 @@ def test_books_are_frozen_and_thawed(peer: Peer, capsys: pytest.CaptureFixture[s
         peer.script = [(200, {"freezes": listed}, {})]
         assert run(["freezes"]) == 0
         assert shown in capsys.readouterr().out
+
+
+def freeze_of(brand: str | None, company: str = "ACME") -> dict[str, str | None]:
+    at = {"principal": "ops", "frozen_at": "2026-01-31T00:00:00Z"}
+    return {"company": company, "brand": brand, "reason": "stocktaking"} | at
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("ACME", [None, "RED"], ["RED"], "company ACME are thawed; no message had to be staged"),
+        ("ACME", ["RED"], ["RED"], "company ACME were not frozen; those of brand RED"),
+        ("ACME", ["RED"], ["RED"], "still frozen (`chot thaw ACME --brand RED`)"),
+        ("ACME --brand RED", [None, "RED"], [None], "those of company ACME are still frozen"),
+        ("ACME --brand BLUE", ["RED"], ["RED"], "brand BLUE of company ACME were not frozen\n"),
+        ("ACME", [], [], "the books of company ACME were not frozen\n"),
+        ("ACME", [None], [], "the books of company ACME are open; "),
+    ],
+)
+def test_a_thaw_says_what_was_not_frozen_and_what_still_is(
+    peer: Peer,
+    capsys: pytest.CaptureFixture[str],
+    case: tuple[str, list[str | None], list[str | None], str],
+) -> None:
+    """Of other companies' freezes, and of other brands' than the thawed one, nothing."""
+    words, before, left, said = case
+    peer.say(200, {"freezes": [*map(freeze_of, before), freeze_of(None, "OTHER")]})
+    peer.say(200, {"frozen": False, "running": 0, "staged": 0})
+    peer.say(200, {"freezes": [*map(freeze_of, left), freeze_of(None, "OTHER")]})
+    assert run(["thaw", *words.split()]) == 0
+    shown = capsys.readouterr().out
+    assert said in shown
+    assert "OTHER" not in shown
+
+
+def test_a_second_freeze_says_that_it_has_changed_nothing(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its reason is not kept: the first one's is."""
+    peer.say(200, {"freezes": [freeze_of("RED")]})
+    peer.say(200, {"frozen": True, "running": 0, "staged": 0})
+    assert run(["freeze", "ACME", "--brand", "RED", "--reason", "other"]) == 0
+    said = capsys.readouterr().out
+    assert "brand RED of company ACME were frozen already" in said
+    assert "by ops) and keep their first reason: stocktaking; `chot thaw" in said
 
 
 def test_kinds_and_limits_are_tables(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,8 +178,11 @@ def test_a_limit_is_set_and_removed(peer: Peer, capsys: pytest.CaptureFixture[st
     peer.say(200, which | {"max_running": 3})
     assert run(["limits", "set", "3", "--kind", "k", "--company", "ACME"]) == 0
     assert "at most 3 of kind k of company ACME run at once" in capsys.readouterr().out
-    assert run(["limits", "remove", "--kind", "k", "--company", "ACME"]) == 0
-    put, delete = peer.asked
+    for set_before, said in (([which], "holds any more"), ([], "no limit of just that was set")):
+        peer.script = [(200, {"limits": set_before}, {}), (200, which, {})]
+        assert run(["limits", "remove", "--kind", "k", "--company", "ACME"]) == 0
+        assert said in capsys.readouterr().out
+    put, _, delete, *_ = peer.asked
     assert (put.method, json.loads(put.body)) == ("PUT", which | {"max_running": 3})
     assert (delete.method, delete.path) == ("DELETE", "/v1/limits?kind=k&company=ACME")
     assert run(["limits", "set", "0", "--kind", "k"]) == 2
