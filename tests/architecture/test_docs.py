@@ -1,8 +1,11 @@
 """The pages say what is there: names, commands, exit codes, pages; a renamed one takes them along."""
 
+import ast
+import inspect
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from shared.cli import COMMANDS
 from shared.cli.exits import Exit
@@ -50,6 +53,30 @@ def test_a_job_and_its_lease_have_the_fields_that_the_page_lists() -> None:
         listed = set(re.findall(r"`(\w+)`", said))
         assert listed
         assert listed <= {each.name for each in fields(kind)}, row
+
+
+def test_the_code_of_groups_imports_what_it_names() -> None:
+    """Whoever copies it has every name, and each argument is one that the call takes."""
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "groups.md").read_text(), re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(compile(code, "groups.md", "exec"), found)  # noqa: S102 - our own page
+    used = set(re.findall(r"\b[A-Z]\w+", code.partition("\n\n\n")[2]))
+    assert used >= {"Child", "Policy"}
+    assert used - set(found) - {"JOIN", "None"} == set()
+    assert found["Policy"].JOIN
+    call = next(each for each in ast.walk(ast.parse(code)) if _calls(each, "spawn"))
+    assert isinstance(call, ast.Call)
+    taken = inspect.signature(JobContext.spawn)
+    taken.bind(*(None, *call.args), **{str(each.arg): None for each in call.keywords})
+    for child in (each for each in ast.walk(call) if _calls(each, "Child")):
+        assert isinstance(child, ast.Call)
+        assert {each.arg for each in child.keywords} <= names_of(found["Child"])
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    return name in {getattr(node.func, "id", None), getattr(node.func, "attr", None)}
 
 
 def test_every_command_is_on_its_page() -> None:
