@@ -19,6 +19,7 @@ from shared.jobs.pace import Row
 from shared.jobs.reasons import Reason, explain
 from shared.jobs.why import explain_job
 from shared.json_text import portable
+from shared.kinds.locks import LOCK_FIELDS, locks_json
 from shared.types import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -63,6 +64,8 @@ class LockInTheWay(BaseModel):
     root: str
     part: str | None = Field(description="null: all of the root")
     mode: str = Field(description="of that job's lock: shared or exclusive")
+    period_from: str | None = Field(description="of that job's lock; null: an open end")
+    period_to: str | None
     job_id: str | None
     kind: str | None
 
@@ -215,9 +218,7 @@ def _lock(row: Row, reason: Reason) -> dict[str, Any] | None:
         return None
     what, who = names[reason]
     return {
-        "root": row[f"{what}_root"],
-        "part": row[f"{what}_part"] or None,
-        "mode": row[f"{what}_mode"],
+        **locks_json({name: row[f"{what}_{name}"] for name in LOCK_FIELDS}),
         "job_id": row[f"{who}_id"] and str(row[f"{who}_id"]),
         "kind": row[f"{who}_kind"],
     }

@@ -13,9 +13,10 @@ from shared.cli.http import Api, job_of, job_path
 from shared.cli.options import calls_api, print_json
 from shared.cli.plain import visible, visible_lines
 from shared.cli.tables import table
+from shared.lock_words import locked
 
 LINE = 78
-FACTS = ("id", "kind", "company", "brand", "state", "attempt", "fence", "priority")
+FACTS = ("id", "kind", "company", "brand", "state", "attempt", "fence", "priority", "group")
 
 
 @click.command()
@@ -62,6 +63,8 @@ def _whole_reasons(
 def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
     facts = [(name, job.get(name)) for name in FACTS]
     facts += [
+        ("join of", job.get("joins")),
+        ("locks", "; ".join(_lock(each) for each in job.get("locks") or ())),
         ("attempts", _attempts(job)),
         ("redriven", _redriven(job.get("redriven"))),
         ("progress", show.progress(job)),
@@ -91,6 +94,11 @@ def _attempts(job: Mapping[str, Any]) -> str:
     begun = [each.get("started_at") for each in job.get("attempts") or []]
     since = sum(bool(at) and datetime.fromisoformat(at) >= redriven_at for at in begun)
     return f"{said} in all, {since} since the redrive"
+
+
+def _lock(lock: Mapping[str, Any]) -> str:
+    what = locked(lock["root"], lock["part"], lock["period_from"], lock["period_to"])
+    return f"{what} ({lock['mode']})"
 
 
 def _redriven(last: Mapping[str, Any] | None) -> str:

@@ -51,7 +51,7 @@ def holders(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
                        AND r.lock_roots && {of}.lock_roots AND r.id <> {of}.id
                        AND r.id <> ALL({gone}) OFFSET 0) AS hj
              CROSS JOIN LATERAL (
-                 SELECT m.n, m.root, m.part, h.mode
+                 SELECT m.n, m.root, m.part, h.mode, h.period_from, h.period_to
                    FROM chot.job_locks h
                    JOIN chot.job_locks m ON m.job_id = {of}.id AND chot.locks_conflict(h, m)
                   WHERE h.job_id = hj.id OFFSET 0) AS m
@@ -69,16 +69,17 @@ def waiters_before(of: str, gone: str = NOBODY, at: str = ANY_ROOT) -> str:
               JOIN (VALUES ('exclusive'), ('shared')) AS o (mode)
                 ON 'exclusive' IN (m.mode, o.mode)
              CROSS JOIN LATERAL (
-                 SELECT l.job_id, l.mode
+                 SELECT l.job_id, l.mode, l.period_from, l.period_to
                    FROM (VALUES (m.part), ('')) AS p (part)
                   CROSS JOIN LATERAL (
-                      SELECT l.job_id, l.mode FROM chot.job_locks l
+                      SELECT l.job_id, l.mode, l.period_from, l.period_to
+                        FROM chot.job_locks l
                        WHERE l.waiting AND l.root = m.root AND l.part = p.part AND l.mode = o.mode
                          AND (l.turn, l.job_id) < (m.turn, m.job_id)
                          AND chot.locks_conflict(l, m) OFFSET 0) AS l
                   WHERE m.part <> ''
                  UNION ALL
-                 SELECT l.job_id, l.mode FROM chot.job_locks l
+                 SELECT l.job_id, l.mode, l.period_from, l.period_to FROM chot.job_locks l
                   WHERE m.part = '' AND l.waiting AND l.part >= '' AND l.root = m.root
                     AND l.mode = o.mode AND (l.turn, l.job_id) < (m.turn, m.job_id)
                     AND chot.locks_conflict(l, m)) AS w
@@ -115,6 +116,7 @@ NOT_LOCKED_OUT = f"""(j.lock_roots IS NULL OR {UNLOCKED} OR NOT EXISTS (
 _SEEN = _over("hj", IN_SCOPE)
 LOCK_HELD = f"""
     SELECT m.root AS held_root, m.part AS held_part, m.mode AS held_mode,
+           m.period_from AS held_period_from, m.period_to AS held_period_to,
            CASE WHEN {_SEEN} THEN hj.id END AS holder_id,
            CASE WHEN {_SEEN} THEN hj.kind END AS holder_kind
            {holders("j")}
@@ -122,6 +124,7 @@ LOCK_HELD = f"""
 _SEEN_WAITER = _over("wj", IN_SCOPE)
 LOCK_RESERVED = f"""
     SELECT m.root AS reserved_root, m.part AS reserved_part, w.mode AS reserved_mode,
+           w.period_from AS reserved_period_from, w.period_to AS reserved_period_to,
            CASE WHEN {_SEEN_WAITER} THEN wj.id END AS waiter_id,
            CASE WHEN {_SEEN_WAITER} THEN wj.kind END AS waiter_kind
            {waiters_before("j")}

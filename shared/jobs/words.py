@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared.jobs.pace import Row, pace_of
+from shared.kinds.locks import LOCK_FIELDS, locks_json
+from shared.lock_words import locked
 
 LONGEST_ERROR = 200
 # Counts of what lies ahead end here.
@@ -211,14 +213,14 @@ def lock_held(row: Row) -> str:
     """A job that runs holds what it would lock."""
     who = _job(row["holder_id"], row["holder_kind"])
     how = "for itself" if row["held_mode"] == "exclusive" else "together with others"
-    what = _locked(row["held_root"], row["held_part"])
+    what = _locked(row, "held")
     return f"{who} holds {what} {how}; this one starts in its turn once that is free."
 
 
 def lock_reserved(row: Row) -> str:
     """A job that waits for what it would lock goes first."""
     who = _job(row["waiter_id"], row["waiter_kind"])
-    what = _locked(row["reserved_root"], row["reserved_part"])
+    what = _locked(row, "reserved")
     return (
         f"{who} waits for {what}, too, and goes first, by priority and age; this one starts in its "
         "turn after it."
@@ -229,8 +231,9 @@ def _job(job_id: Any, kind: str | None) -> str:
     return "A job of somebody else's" if job_id is None else f"Job {job_id} ({kind})"
 
 
-def _locked(root: str, part: str) -> str:
-    return f"{root}, part {part}" if part else root
+def _locked(row: Row, how: str) -> str:
+    lock = locks_json({name: row[f"{how}_{name}"] for name in LOCK_FIELDS})
+    return locked(lock["root"], lock["part"], lock["period_from"], lock["period_to"])
 
 
 def maximum(row: Row) -> str:

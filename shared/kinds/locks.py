@@ -140,6 +140,9 @@ def _is_one_of(annotation: Any, allowed: tuple[type, ...]) -> bool:
     )
 
 
+LOCK_FIELDS = ("root", "part", "mode", "period_from", "period_to")
+
+
 def locks_json(locks: Mapping[str, Any]) -> dict[str, Any]:
     """A row of chot.job_locks as people see it: null for all, and for an open end."""
     return {

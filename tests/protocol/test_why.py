@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from api.routes.why import why_view
 from shared.access import Scope
 from shared.jobs.pause import pause_queue, resume_queue
 from shared.jobs.reasons import RULES, Reason, explain
@@ -13,10 +14,12 @@ from shared.jobs.states import CLAIMABLE, CLAIMABLE_PARTS
 from shared.jobs.why import EXPLAIN_JOB
 from shared.types import JobState, WorkerId
 from tests.factories import autocommit, claimant, execute, make_job, scalar
+from tests.protocol import locking
 from tests.protocol.reasons import (
     SETUPS,
     crew,
     delivery,
+    know_locks,
     lease_expired,
     message_refused,
     publish_all,
@@ -264,3 +267,25 @@ async def test_who_is_in_the_way_is_told_within_the_scope(
     said = explain(row)
     assert said.reason == reason
     assert said.sentence.startswith("A job of somebody else's")
+
+
+@pytest.mark.parametrize("reason", [Reason.LOCK_HELD, Reason.LOCK_RESERVED])
+async def test_the_periods_of_what_is_in_the_way_are_told(
+    probes: AsyncEngine, reason: Reason
+) -> None:
+    """Those of the other job's lock: it is why a job of a later month waits."""
+    await know_locks(probes)
+    if reason == Reason.LOCK_HELD:
+        await locking.running(probes, start="2026-08", number=1)
+    else:
+        await locking.running(probes, "locked.read", start="2026-10", number=1)
+        await locking.waiting(probes, start="2026-08", number=2)
+    kind = "locked.write" if reason == Reason.LOCK_HELD else "locked.read"
+    job_id = await locking.locked_job(probes, kind, start="2026-10", number=3)
+    row = await why(probes, job_id)
+    said = explain(row)
+    assert said.reason == reason
+    assert "books from 2026-08 on" in said.sentence
+    shown = why_view(row, None, row)["lock"]
+    assert (shown["period_from"], shown["period_to"]) == ("2026-08", None)
+    assert (shown["root"], shown["part"], shown["mode"]) == ("books", None, "exclusive")

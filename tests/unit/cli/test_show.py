@@ -5,6 +5,7 @@ import pytest
 
 from shared.cli import run, show
 from shared.cli.progress import headline
+from shared.lock_words import locked
 from tests.unit.cli.conftest import Peer, job
 
 
@@ -112,6 +113,39 @@ def test_a_job_says_who_submitted_it(peer: Peer, capsys: pytest.CaptureFixture[s
     peer.say(200, job("pending", principal="shop-app"))
     assert run(["status", "0190-job"]) == 0
     assert "submitter   shop-app\n" in capsys.readouterr().out
+
+
+def test_a_job_says_its_group_and_what_it_locks(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job may be a member of one group and the join of another; what it has not is not said."""
+    lock = {"root": "books/ACME", "part": None, "mode": "exclusive"}
+    store = {"root": "stock", "part": "7", "mode": "shared", "period_from": None, "period_to": None}
+    locks = [lock | {"period_from": "2026-08", "period_to": None}, store]
+    peer.say(200, job("pending", group="the-group", joins="its-members", locks=locks))
+    assert run(["status", "0190-job"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "group       the-group" in lines
+    assert "join of     its-members" in lines
+    assert "locks       books/ACME from 2026-08 on (exclusive); stock, part 7 (shared)" in lines
+    peer.script = [(200, job("pending", group=None, joins=None, locks=[]), {})]
+    assert run(["status", "0190-job"]) == 0
+    assert {"group", "join", "locks"}.isdisjoint(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "said"),
+    [
+        (None, None, "r"),
+        ("2026-08", None, "r from 2026-08 on"),
+        (None, "2026-08", "r up to 2026-08"),
+        ("2026-08", "2026-09", "r from 2026-08 to 2026-09"),
+        ("2026-08", "2026-08", "r of 2026-08"),
+    ],
+)
+def test_a_range_of_periods_is_words(since: str | None, until: str | None, said: str) -> None:
+    """Both ends included; an open one is said as one."""
+    assert locked("r", None, since, until) == said
 
 
 def test_a_long_error_is_whole_once_however_many_attempts_had_it(
