@@ -98,7 +98,8 @@ async def test_an_end_waits_for_the_groups_row_and_holds_no_job_meanwhile(
         await until_waiting(probes)
         async with waiting_for_nobody():
             await lock_job(conn, one)
-    assert await ending
+    async with waiting_for_nobody():
+        assert await ending
 
 
 async def test_many_members_end_at_once(probes: AsyncEngine) -> None:
