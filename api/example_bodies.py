@@ -268,6 +268,7 @@ WHY = {
     "running_of_kind": None,
     "max_running": None,
     "limit": None,
+    "lock": None,
     "owner": None,
     "redrive": None,
 }

@@ -10,17 +10,19 @@ import httpx
 import jsonschema_rs
 import pytest
 
-from api.example_bodies import APPROVAL_ID, DEAD_ID, JOB_ID
+from api.example_bodies import APPROVAL_ID, DEAD_ID, GROUP_ID, JOB_ID
 from api.examples import ANSWERS
 from api.idempotency_key import HEADER
 from shared.database import open_engine
 from tests.conformance.seeded import Seeded, job_in
+from tests.protocol.api.app import note
 from tests.protocol.api.keys import bearer
 
 Document = dict[str, Any]
 METHODS = ("get", "post", "put", "patch", "delete")
 # A job in this state is what the route is for; any other one is shown a pending job.
 REDRIVE = "/v1/jobs/{job_id}/redrive"
+REDRIVE_GROUP = "/v1/groups/{group_id}/redrive"
 STATE_FOR = {REDRIVE: "dead"}
 
 
@@ -124,6 +126,12 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
             }
             if path == REDRIVE:
                 jobs[APPROVAL_ID] = await approved(client, seeded, jobs[JOB_ID])
+            if "group" in path or path == "/v1/jobs":
+                jobs[GROUP_ID] = await group_in(client, ended=path == REDRIVE_GROUP)
+            if path == REDRIVE_GROUP:
+                jobs[APPROVAL_ID] = await approved(
+                    client, seeded, jobs[GROUP_ID], action="group.redrive"
+                )
             answer = await send_example(client, method, path, operation, jobs)
             where = f"{method.upper()} {path}: {answer.text}"
             assert answer.is_success, where
@@ -137,9 +145,25 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
     await engine.dispose()
 
 
-async def approved(client: httpx.AsyncClient, seeded: Seeded, job_id: str) -> str:
+async def group_in(client: httpx.AsyncClient, *, ended: bool) -> str:
+    """A new group: open, or ended with a member that was cancelled."""
+    opened = await client.post("/v1/groups", json={"company": "SAMPLE"})
+    group_id: str = opened.json()["id"]
+    if ended:
+        url, job = f"/v1/groups/{group_id}", note() | {"company": "SAMPLE", "brand": None}
+        appended = await client.post(f"{url}/jobs:batch", json={"jobs": [job]})
+        (member,) = appended.json()["jobs"]
+        await client.post(f"/v1/jobs/{member['job']['id']}/cancel")
+        sealed = await client.post(f"{url}/seal")
+        assert sealed.json()["state"] == "ended", sealed.text
+    return group_id
+
+
+async def approved(
+    client: httpx.AsyncClient, seeded: Seeded, target: str, *, action: str = "job.redrive"
+) -> str:
     """Another account's approval of its redrive."""
-    body = {"action": "job.redrive", "target": job_id}
+    body = {"action": action, "target": target}
     given = await client.post("/v1/approvals", json=body, headers=bearer(seeded.approver))
     return str(given.json()["id"])
 
@@ -169,6 +193,7 @@ async def send_example(
         content = json.dumps(operation["requestBody"]["content"]["application/json"]["example"])
     for told, real in jobs.items():
         path, content = path.replace(told, real), content.replace(told, real)
+        query = {name: real if value == told else value for name, value in query.items()}
     request = client.build_request(method, path, params=query, headers=headers, content=content)
     return await sent(client, request)
 

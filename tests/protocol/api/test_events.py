@@ -41,7 +41,8 @@ async def live(settings: ApiSettings) -> AsyncIterator[Served]:
 async def shown(live: Served, job_id: str) -> dict[str, Any]:
     """The job as GET shows it, without what only GET shows."""
     job: dict[str, Any] = (await live.client.get(f"/v1/jobs/{job_id}")).json()
-    return {name: value for name, value in job.items() if name not in {"result", "attempts"}}
+    only_there = {"result", "attempts", "locks"}
+    return {name: value for name, value in job.items() if name not in only_there}
 
 
 async def move(engine: AsyncEngine, job_id: str, done: int) -> None:
