@@ -359,7 +359,9 @@ async def test_another_company_cannot_be_told_from_one_that_is_not_there(
             wrong = body | {"payload": {"number": "1"}}
             problem_of(await post(guarded, wrong, headers=mine), 422, "invalid-request")
         assert told[0] == told[1]
-    problem_of(await post(guarded, note() | {"brand": None}, headers=mine), 422, "unknown-brand")
+    missing = await post(guarded, note() | {"brand": None}, headers=mine)
+    problem = problem_of(missing, 422, "invalid-request")
+    assert problem["errors"][0]["rule"] == "is missing: this account has some brands only"
     everywhere = bearer(await make_key(owner_engine, Role.SUBMIT))
     body = note() | {"company": "NONE"}
     problem = problem_of(await post(guarded, body, headers=everywhere), 422, "unknown-company")
