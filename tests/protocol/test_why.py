@@ -8,12 +8,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.routes.why import why_view
 from shared.access import Scope
+from shared.jobs.cancel import cancel_job
 from shared.jobs.pause import pause_queue, resume_queue
 from shared.jobs.reasons import RULES, Reason, explain
 from shared.jobs.states import CLAIMABLE, CLAIMABLE_PARTS
 from shared.jobs.why import EXPLAIN_JOB
-from shared.types import JobState, WorkerId
-from tests.factories import autocommit, claimant, execute, make_job, scalar
+from shared.types import JobId, JobState, WorkerId
+from tests.factories import autocommit, claimant, execute, fetch, make_job, scalar
 from tests.protocol import locking
 from tests.protocol.reasons import (
     SETUPS,
@@ -175,7 +176,15 @@ async def test_a_claim_takes_exactly_what_why_says_nothing_against(probes: Async
 
 
 async def clear(engine: AsyncEngine) -> None:
-    """Back to a database with no jobs in it that count."""
+    """Back to a database with no jobs in it that count: whoever holds a lock, or waits, ends."""
+    held = await fetch(
+        engine,
+        """SELECT id FROM chot.jobs
+            WHERE state IN ('pending', 'running') AND lock_roots IS NOT NULL""",
+    )
+    for row in held:
+        async with engine.begin() as conn:
+            assert await cancel_job(conn, JobId(row.id))
     for statement in (
         "UPDATE chot.queues SET paused = false, alone_worker = NULL, alone_until = NULL",
         "UPDATE chot.kinds SET max_running = NULL, paused = false",
