@@ -184,24 +184,9 @@ def _candidates(lane: str, gone: str, most: str) -> str:
 _AT_FREED = "m.root IN (SELECT f.root FROM freed f)"
 
 
-def wake(
-    freed: str,
-    gone: str = NOBODY,
-    *,
-    most_lanes: str = str(MOST_LANES),
-    was_in_its_way: str = "true",
-) -> str:
-    """CTEs of a recursive WITH: `woken_staged` has a row for each waiter that may run now.
-
-    `freed` is a SELECT of (root, part). Jobs with the same locks are one lane: of an exclusive lane
-    only the first may run, of a shared one those before the first conflict. So a few rows of each
-    lane are looked at, however many wait. They are marked, and get a message where they stood.
-    `was_in_its_way` is a predicate over a lane's first waiter `head`.
-
-    Model: action exit_check.
-    """
-    return f"""
-    freed AS MATERIALIZED ({freed}),
+def _lanes_at(freed: str) -> str:
+    """CTEs: from lane to lane of the unwoken waiters at these places, each by one probe."""
+    return f"""freed AS MATERIALIZED ({freed}),
     ranges AS (
         SELECT root, '' AS low, CASE part WHEN '' THEN chr(1114111) ELSE '' END AS high FROM freed
          UNION
@@ -219,7 +204,27 @@ def wake(
               SELECT l.part, l.lane FROM chot.job_locks l
                WHERE l.waiting AND l.woken_at IS NULL AND l.root = n.root
                  AND (l.part, l.lane) > (n.part, n.lane) AND l.part <= n.high
-               ORDER BY l.part, l.lane LIMIT 1) AS next),
+               ORDER BY l.part, l.lane LIMIT 1) AS next)"""
+
+
+def wake(
+    freed: str,
+    gone: str = NOBODY,
+    *,
+    most_lanes: str = str(MOST_LANES),
+    was_in_its_way: str = "true",
+) -> str:
+    """CTEs of a recursive WITH: `woken_staged` has a row for each waiter that may run now.
+
+    `freed` is a SELECT of (root, part). Jobs with the same locks are one lane: of an exclusive lane
+    only the first may run, of a shared one those before the first conflict. So a few rows of each
+    lane are looked at, however many wait. They are marked, and get a message where they stood.
+    `was_in_its_way` is a predicate over a lane's first waiter `head`.
+
+    Model: action exit_check.
+    """
+    return f"""
+    {_lanes_at(freed)},
     heads AS MATERIALIZED (
         SELECT lane.*
           FROM (SELECT DISTINCT ON (lane) root, part, lane
