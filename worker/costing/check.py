@@ -115,9 +115,7 @@ def _cost(vector: Vector) -> dict[str, Any]:
     for item, movements in vector.movements.items():
         stores = {m.store for m in movements} | {m.to_store for m in movements if m.to_store}
         pools = {store: ALL_WAREHOUSES if vector.pooled else store for store in stores}
-        stock = ItemStock(
-            item=item, brand="", openings=(), movements=in_order(movements), references={}
-        )
+        stock = ItemStock(item=item, movements=in_order(movements))
         costs = cost_item(stock, pools, policy)
         if isinstance(costs, ItemFailure):
             return _failure(item, costs)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from worker.costing.engine import cost_items
 from worker.costing.movements import ItemStock, Movement, Opening, Reference, in_order
 from worker.costing.problems import Code, problem
 from worker.costing.results import ItemCosts, ItemFailure, Policy
-from worker.costing.weighted_average import cost_item
 
 Row = tuple[object, ...]
 
@@ -58,19 +58,18 @@ UnitRows = tuple[list[Row], list[Row], list[Row], list[Row]]
 
 
 def _cost_unit(unit: Unit, pool_of: Mapping[str, str], policy: Policy) -> UnitRows:
-    movements = in_order(map(Movement._make, unit.movements))
+    movements = in_order(Movement._make((*row, None, ())) for row in unit.movements)
     if unit.refusal is not None:
         first = tuple(movement.id for movement in movements)
         failure = ItemFailure(problems=(problem(Code(unit.refusal), None, first),))
         return [], [], [], _error_rows(unit, failure)
     stock = ItemStock(
         item=unit.item,
-        brand=unit.brand,
         openings=tuple(map(Opening._make, unit.openings)),
         movements=movements,
         references=unit.references,
     )
-    costs = cost_item(stock, pool_of, policy)
+    costs = cost_items([stock], pool_of, policy)[unit.item]
     if isinstance(costs, ItemFailure):
         return [], [], [], _error_rows(unit, costs)
     return *_result_rows(unit, costs), []

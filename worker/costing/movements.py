@@ -1,9 +1,11 @@
 """What moves stock, as the cost engine sees it, and the one order in which it is read."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+from worker.costing.exact import Price
 
 
 class Kind(StrEnum):
@@ -23,6 +25,15 @@ class Kind(StrEnum):
     COUNT = "count"
 
 
+class Method(StrEnum):
+    """How an item is costed; the words of items, policies and worked examples."""
+
+    PERIODIC = "periodic_avg"
+    MOVING = "moving_avg"
+    FIFO = "fifo"
+    SPECIFIC = "specific"
+
+
 RANK: Mapping[str, int] = {kind: rank for rank, kind in enumerate(Kind)}
 RECEIVING = frozenset({Kind.OPENING, Kind.RECEIPT, Kind.PRODUCE, Kind.ADJUST_IN, Kind.SALES_RETURN})
 SENDING = frozenset({Kind.ISSUE, Kind.CONSUME, Kind.ADJUST_OUT, Kind.PURCHASE_RETURN})
@@ -34,6 +45,9 @@ class Movement(NamedTuple):
     `qty` is scaled and positive (what was counted, for a count; 0 for a landed cost). `value` is
     in minor units and given only where the world knows it. `ref` names the movement a return or
     a landed cost belongs to, `reverses` the one this row takes back. `day` is any ordered value.
+    `lot` is the lot or serial number. `sources` are the consumptions that a production is made of:
+    it is worth what they cost, and `value` is then what is added to that. The `value` of an issue
+    is a hint for provisional costs, used only where no cost is known.
     """
 
     id: int
@@ -47,6 +61,8 @@ class Movement(NamedTuple):
     ref: int | None
     basis: str | None
     reverses: int | None
+    lot: str | None = None
+    sources: tuple[int, ...] = ()
 
 
 class Opening(NamedTuple):
@@ -57,8 +73,23 @@ class Opening(NamedTuple):
     value: int
 
 
+class OpeningLayer(NamedTuple):
+    """What is left of one receipt in a pool, as FIFO and specific identification carry it over.
+
+    `origin` is the movement that brought the goods in (None when nobody knows any more). Layers of
+    a pool stand in the order in which they leave; with them the openings of its stores only say
+    where the goods lie.
+    """
+
+    pool: str
+    lot: str | None
+    qty: int
+    value: int
+    origin: int | None
+
+
 class Reference(NamedTuple):
-    """A movement of an earlier period that this period refers to.
+    """A movement outside the stock at hand that it refers to: earlier, or of another item.
 
     `value` is its cost (an input's own value, or what the active run of its period found), None
     when nobody knows it. `returned` is the quantity that earlier periods already brought back.
@@ -73,13 +104,19 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemStock:
-    """Everything the engine needs to cost one item: all its pools, one period."""
+    """Everything the engine needs to cost one item: all its pools, one period.
+
+    `layers` are there for FIFO and specific identification. `last_prices` has, by pool, the last
+    known cost of a pool that opens with no stock, for what `provisional` lets out of it.
+    """
 
     item: str
-    brand: str
-    openings: tuple[Opening, ...]
+    method: Method = Method.PERIODIC
+    openings: tuple[Opening, ...] = ()
+    layers: tuple[OpeningLayer, ...] = ()
     movements: list[Movement]
-    references: Mapping[int, Reference]
+    references: Mapping[int, Reference] = field(default_factory=dict)
+    last_prices: Mapping[str, Price] = field(default_factory=dict)
 
 
 def in_order(movements: Iterable[Movement]) -> list[Movement]:

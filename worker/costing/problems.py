@@ -20,6 +20,10 @@ class Code(StrEnum):
     REVERSAL_MISMATCH = "REVERSAL_MISMATCH"
     CROSS_POOL_TRANSFER = "CROSS_POOL_TRANSFER"
     CROSS_POOL_RETURN = "CROSS_POOL_RETURN"
+    CYCLE_WITHOUT_SOURCE = "CYCLE_WITHOUT_SOURCE"
+    OUT_OF_SCOPE = "OUT_OF_SCOPE"
+    SOURCE_NOT_COSTED = "SOURCE_NOT_COSTED"
+    LOT_REQUIRED = "LOT_REQUIRED"
     OPENING_NOT_COSTED = "OPENING_NOT_COSTED"
     METHOD_MISMATCH = "METHOD_MISMATCH"
     OVERFLOW = "OVERFLOW"
@@ -40,8 +44,17 @@ WORDS = {
     Code.CROSS_POOL_RETURN: (
         "a sale comes back into another cost pool; this run cannot cost returns between pools"
     ),
+    Code.CYCLE_WITHOUT_SOURCE: (
+        "goods go round between cost pools into which none ever came from outside"
+    ),
+    Code.OUT_OF_SCOPE: (
+        "goods cross to another brand, or lie in a pool that brands share: cost the company,"
+        " not the brand"
+    ),
+    Code.SOURCE_NOT_COSTED: "it is made of goods that could not be costed",
+    Code.LOT_REQUIRED: "goods that are costed by lot move without naming one",
     Code.OPENING_NOT_COSTED: "the item has stock from an earlier period that has no valid cost",
-    Code.METHOD_MISMATCH: "the item is not costed by the periodic weighted average",
+    Code.METHOD_MISMATCH: "items that are made of each other are costed by different methods",
     Code.OVERFLOW: "a quantity or value does not fit 63 bits",
 }
 

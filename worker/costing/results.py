@@ -1,6 +1,6 @@
 """What costing an item yields: a line for each movement, a result a pool, a balance a store."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -15,27 +15,40 @@ class ResiduePolicy(StrEnum):
     SEPARATE_LINE = "separate_line"
 
 
+class Negative(StrEnum):
+    """What happens to goods that go out before any came in."""
+
+    FORBID = "forbid"  # the item fails, naming the first movement that goes short
+    PROVISIONAL = "provisional"  # out at the last known cost; who covers it settles the difference
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """How to round. `unit_cost_digits` rounds the price first, as textbooks do; parity only."""
 
     residue: ResiduePolicy = ResiduePolicy.CUMULATIVE
+    negative: Negative = Negative.FORBID
     unit_cost_digits: int | None = None
     minor_digits: int = 0
     qty_scale: int = 0
 
 
 class Line(NamedTuple):
-    """The cost of one movement, in minor units, never negative; the kind gives the direction.
+    """The cost of one movement, in minor units; the kind gives the direction.
 
-    `variance` is what a purchase return was worth beyond what left the stock (account 632), and
-    `qty_diff` the signed difference a physical count found (None for every other kind).
+    Negative only for a price reduction, for what `provisional` let out, and for a count that
+    changes value against the direction of its quantity. `variance` is what never went through the
+    stock (account 632): of a purchase return the cost beyond what left, of a late landed cost the
+    part of the goods that are gone. `qty_diff` is the signed difference a physical count found
+    (None for every other kind). `true_up` is what a receipt that covers negative stock costs
+    beyond what went out provisionally (account 632); it leaves the pool beside the lines.
     """
 
     movement_id: int
     value: int
     variance: int
     qty_diff: int | None
+    true_up: int = 0
 
 
 class Flow(NamedTuple):
@@ -46,7 +59,14 @@ class Flow(NamedTuple):
 
 
 class PoolResult(NamedTuple):
-    """One cost pool over the period; open + in = out + close, in quantity and in value."""
+    """One cost pool over the period; open + in = out + close, in quantity and in value.
+
+    opening + receipt + gain + sales_return (and what other pools sent) = issue + usage +
+    purchase_return (and what went to other pools) + closing; in value `rounding` and `true_up` go
+    out, too. The price is an exact quotient: the period's average, else closing value and quantity
+    (or the last known cost where nothing is left). `scc_size` counts the pools that its price was
+    solved with (1: none but itself), `pushes` how far residues moved a line.
+    """
 
     pool: str
     opening: Flow
@@ -63,10 +83,17 @@ class PoolResult(NamedTuple):
     price_den: int
     pushes: int
     dipped: bool
+    true_up: int = 0
+    scc_size: int = 1
+    transfer_in: Flow = Flow(0, 0)
+    transfer_out: Flow = Flow(0, 0)
 
 
 class StoreBalance(NamedTuple):
-    """One store's part of its pool: `averaging` is what the common price moved between stores."""
+    """One store's part of its pool: `averaging` is what the common price moved between stores.
+
+    The value of `outgoing` holds the true-ups of what the store received.
+    """
 
     store: str
     pool: str
@@ -79,13 +106,27 @@ class StoreBalance(NamedTuple):
     averaging: int
 
 
+class ClosingLayer(NamedTuple):
+    """What is left of one receipt at the end, in the order in which it will leave its pool."""
+
+    pool: str
+    lot: str | None
+    qty: int
+    value: int
+    origin: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemCosts:
-    """An item costed whole: every movement has its line, every pool conserves."""
+    """An item costed whole: every movement has its line, every pool conserves.
+
+    `layers` of a pool (FIFO and specific) add up to its closing quantity and value.
+    """
 
     lines: list[Line]
     pools: list[PoolResult]
     stores: list[StoreBalance]
+    layers: list[ClosingLayer] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

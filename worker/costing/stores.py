@@ -1,6 +1,7 @@
 """What a costed pool shows: sums by kind of flow, and the part of each of its stores."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from worker.costing.entries import Entry, Role
 from worker.costing.exact import half_down
@@ -62,9 +63,10 @@ def summary(pool: str, opening: Flow, entries: list[Entry], costs: PoolCosts) ->
         sum(sign * quantities[flow] for sign, flow in signed),
         sum(sign * values[flow] for sign, flow in signed) - costs.rounding,
     )
+    flows: dict[str, Any] = {flow: Flow(quantities[flow], values[flow]) for flow in _FLOWS}
     return PoolResult(
         pool=pool,
-        **{flow: Flow(quantities[flow], values[flow]) for flow in _FLOWS},
+        **flows,
         closing=closing,
         rounding=costs.rounding,
         variance=sum(costs.variances.values()),

@@ -4,7 +4,7 @@ The price of a pool is (opening + inputs) / (their quantities), kept as that quo
 rounded; every line is rounded from it once, and state is always a (quantity, value) pair.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from worker.costing.conservation import assert_conserved
 from worker.costing.entries import Entry, classify
@@ -22,6 +22,13 @@ from worker.costing.results import (
     StoreBalance,
 )
 from worker.costing.stores import balances, summary
+
+
+def cost_stocks(
+    stocks: Sequence[ItemStock], pool_of: Mapping[str, str], policy: Policy
+) -> dict[str, ItemCosts | ItemFailure]:
+    """Cost items together: more than one where they are made of each other in a circle."""
+    return {stock.item: cost_item(stock, pool_of, policy) for stock in stocks}
 
 
 def cost_item(

@@ -36,7 +36,6 @@ def stock_of(
     """An item with these movements, whatever order they are given in."""
     return ItemStock(
         item="A",
-        brand="B",
         openings=openings,
         movements=in_order(movements),
         references=references or {},

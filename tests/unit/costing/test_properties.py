@@ -70,9 +70,7 @@ policies = st.builds(
 
 
 def _cost(rows: list[Movement], opened: list[Opening], policy: Policy) -> ItemCosts | ItemFailure:
-    stock = ItemStock(
-        item="A", brand="B", openings=tuple(opened), movements=in_order(rows), references={}
-    )
+    stock = ItemStock(item="A", openings=tuple(opened), movements=in_order(rows), references={})
     return cost_item(stock, POOLS, policy)
 
 
