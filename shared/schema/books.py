@@ -326,3 +326,14 @@ active_results = Table(
     Index("active_results_run_idx", "run_id"),
     schema="books",
 )
+
+late_movements = Table(
+    "late_movements",
+    metadata,
+    _code("company", key=True),
+    _code("period", key=True),
+    _code("brand", key=True),
+    _code("item", key=True),
+    Column("xid", TransactionId(), primary_key=True),
+    schema="books",
+)
