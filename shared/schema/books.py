@@ -117,6 +117,18 @@ items = Table(
     schema="books",
 )
 
+item_units = Table(
+    "item_units",
+    metadata,
+    _code("company", key=True),
+    _code("item", key=True),
+    _code("unit", key=True),
+    _big("num"),
+    _big("den"),
+    ForeignKeyConstraint(["company", "item"], ["books.items.company", "books.items.code"]),
+    schema="books",
+)
+
 cost_pool_map = Table(
     "cost_pool_map",
     metadata,
@@ -163,6 +175,11 @@ stock_movements = Table(
     _code("doc_id"),
     _code("lot_id", required=False),
     _code("cost_basis", required=False),
+    _code("uom", required=False),
+    Column("qty_doc", Numeric),
+    _code("currency", required=False),
+    Column("fc_amount", Numeric),
+    Column("fc_rate", Numeric),
     Index("stock_movements_item_idx", "company", "brand", "item", "posting_date"),
     Index(
         "stock_movements_arrivals_idx",
