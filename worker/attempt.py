@@ -31,6 +31,7 @@ from worker.outcome import (
     Outcome,
     Released,
     Succeeded,
+    Waits,
     complete_job,
     error_json,
     fail_job,
@@ -194,7 +195,7 @@ def _judge(
     """What the ended (or abandoned) task means. A cancelled handler never counts as succeeded."""
     error = task.exception() if task.done() and not task.cancelled() else None
     if held.completed:
-        return Completed()
+        return Waits() if held.waits else Completed()
     if held.stopped == "timeout" or timed_out:
         return _failed(kind, held, f"ran longer than {kind.timeout.total_seconds():g} s", "TIMEOUT")
     if held.stopped is not None:
@@ -238,7 +239,7 @@ def _failed(kind: Kind, held: HeldLease, error: BaseException | str, code: str) 
 async def _record(runner: Runner, held: HeldLease, outcome: Outcome) -> Outcome:
     """Store the outcome; when the answer is lost or a lock not had, ask and repeat, uncharged."""
     match outcome:
-        case Completed() | Lost():
+        case Completed() | Waits() | Lost():
             return outcome
         case Succeeded():
             try:

@@ -26,7 +26,7 @@ from shared.types import ClaimedJob, Lease
 from worker.fence import FencedTransaction, fenced_transaction
 from worker.lease import HeldLease, progress_of
 from worker.offload import Child as ChildProcess
-from worker.spawn import Child, asked_spawn
+from worker.spawn import Child, Joins, asked_spawn
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class JobContext:
         tx: FencedTransaction,
         children: Sequence[Child],
         *,
-        join: Child | None = None,
+        join: Child | Joins | None = None,
         policy: Policy = Policy.FINISH,
     ) -> UUID:
         """Ask for jobs that are there once `tx` has committed, and never otherwise.
@@ -134,7 +134,14 @@ class JobContext:
         join a job that is a member of a group itself adds them to that group. Answers the group's
         id. They are written right before the fence: what breaks a rule is a PermanentError there
         (SPAWN_REFUSED), work that another job does already a RetryableError.
+
+        With `join=SELF` the job itself goes on once they have ended: the commit of `tx` hands it
+        back, uncharged, and the handler must return right after it. The next attempt starts from
+        the checkpoint of that commit. ValueError in a completion(), twice in one transaction, and
+        for a member of a group.
         """
+        if join is Joins.SELF and (tx._completes or tx._waits):  # noqa: SLF001 - its other half
+            raise ValueError("spawn: a job waits once, in a transaction() and in no completion()")
         spawn = await asked_spawn(tx.connection, self.job, children, join=join, policy=policy)
         tx._spawns.append(spawn)  # noqa: SLF001 - its other half
         group_id = spawn.group_id or self.job.group_id

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError
@@ -32,6 +33,7 @@ from shared.settings import LeaseTiming
 from worker.lease import HeldLease, Progress, Session, hold_fence, progress_of, settle_doubt
 from worker.outcome import complete_job
 from worker.spawn import Spawn, carry_out
+from worker.waiting import wait_for_group
 
 DOUBT_ROUND_SECONDS = 0.5
 
@@ -47,6 +49,7 @@ class FencedTransaction:
     connection: AsyncConnection
     checkpoint: dict[str, Any] | None = None
     result: Any = None
+    _completes: bool = False
     _progress: Progress | None = field(default=None, init=False)
     _spawns: list[Spawn] = field(default_factory=list, init=False)
 
@@ -55,6 +58,11 @@ class FencedTransaction:
     ) -> None:
         """Report progress that becomes visible with this commit."""
         self._progress = progress_of(done, total, unit, message)
+
+    @property
+    def _waits(self) -> UUID | None:
+        """The group that the job waits for from this commit on."""
+        return next((spawn.group_id for spawn in self._spawns if spawn.waits), None)
 
 
 @asynccontextmanager
@@ -81,12 +89,13 @@ async def fenced_transaction(
             )
             driver = await driver_connection(conn)
             held.session = Session(driver=driver, pid=pid, began=monotonic())
-            tx = FencedTransaction(connection=conn)
+            tx = FencedTransaction(connection=conn, _completes=completes)
             yield tx
             held.require()
             held.committing = True
-            await _fence(conn, held, tx, completes=completes)
-            await _commit(conn, engine, held, timing, completes=completes)
+            await _fence(conn, held, tx)
+            held.waits = tx._waits is not None  # noqa: SLF001 - its other half
+            await _commit(conn, engine, held, timing, completes=completes or held.waits)
             if tx._spawns and held.on_spawned is not None:  # noqa: SLF001
                 held.on_spawned()
             if tx._progress is not None:  # noqa: SLF001 - its other half
@@ -102,17 +111,16 @@ async def fenced_transaction(
         held.session = None
 
 
-async def _fence(
-    conn: AsyncConnection, held: HeldLease, tx: FencedTransaction, *, completes: bool
-) -> None:
+async def _fence(conn: AsyncConnection, held: HeldLease, tx: FencedTransaction) -> None:
     """Run deferred constraints, write what the job has spawned, then the fence.
 
     LeaseLost unless exactly our row was hit.
     """
     await driver_connection(conn)  # asserts that the driver is in a transaction
     await conn.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
-    if tx._spawns:  # noqa: SLF001 - its other half
-        guards = held.guards if completes else Guards()
+    completes, waits = tx._completes, tx._waits  # noqa: SLF001 - its other half
+    if tx._spawns:  # noqa: SLF001
+        guards = held.guards if completes or waits is not None else Guards()
         await carry_out(conn, held.job, tx._spawns, guards)  # noqa: SLF001
     progress = tx._progress or held.progress  # noqa: SLF001
     what, most = ("result", "1 MiB") if completes else ("checkpoint", "64 KiB")
@@ -122,7 +130,11 @@ async def _fence(
         else:
             if not isinstance(tx.checkpoint, dict | None):
                 raise _not_storable(what, f"is {tx.checkpoint!r:.80}; it must be a JSON object")
-            won = await hold_fence(conn, held, _json(tx.checkpoint, what), progress)
+            checkpoint = _json(tx.checkpoint, what)
+            if waits is None:
+                won = await hold_fence(conn, held, checkpoint, progress)
+            else:
+                won = await wait_for_group(conn, held, waits, checkpoint, progress)
     except IntegrityError as error:
         if sqlstate_of(error) != "23514":
             raise

@@ -93,6 +93,7 @@ class HeldLease:
     in_transaction: bool = False
     committing: bool = False
     completed: bool = False
+    waits: bool = False
     stopped: StopCause | None = None
     stopped_at: float = 0.0
     reason: str = ""

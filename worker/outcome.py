@@ -70,7 +70,12 @@ class Completed:
     """The handler has completed the job itself, together with its last effects."""
 
 
-Outcome = Succeeded | Failed | Released | Lost | Completed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """The handler has handed the job back itself, until those that it has spawned have ended."""
+
+
+Outcome = Succeeded | Failed | Released | Lost | Completed | Waits
 
 OURS = """j.id = :job_id AND j.fence = :fence AND j.lease_token = :token
            AND j.state = 'running'"""

@@ -7,7 +7,8 @@ locked after the ERP's rows and before any job, as everywhere, and no longer tha
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import text
@@ -15,13 +16,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.audit import Actor
 from shared.errors import Busy, Conflict, EnqueueRefused, PermanentError, RetryableError
-from shared.groups.fill import append_each, open_group, seal_group
+from shared.groups.fill import append_each, join_self, open_group, seal_group
 from shared.groups.group import GroupId, GroupState, Policy, WorkActive, lock_group
 from shared.jobs.enqueue import Submit, listed_jobs
 from shared.jobs.guards import Guards, lock_guards
 from shared.types import ClaimedJob
 
 MOST_CHILDREN = 10_000
+
+
+class Joins(Enum):
+    """Who joins what is spawned, where that is no child of its own."""
+
+    SELF = "self"
+
+
+# The job itself goes on once its children have ended: spawn(…, join=SELF).
+SELF: Final = Joins.SELF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +53,16 @@ class Child:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spawn:
-    """What one call of spawn() asked for. Without `group_id`: members of the job's own group."""
+    """What one call of spawn() asked for. Without `group_id`: members of the job's own group.
+
+    `waits`: the job itself joins them, and leaves `running` in the same commit.
+    """
 
     group_id: UUID | None
     children: Sequence[Submit]
     join: Submit | None
     policy: Policy
+    waits: bool = False
 
 
 NEW_ID = text("SELECT chot.uuid7()")
@@ -60,18 +75,21 @@ async def asked_spawn(
     job: ClaimedJob,
     children: Sequence[Child],
     *,
-    join: Child | None,
+    join: Child | Joins | None,
     policy: Policy,
 ) -> Spawn:
     """The call as it will be carried out; ValueError for what can never be."""
     if len(children) > MOST_CHILDREN:
         raise ValueError(f"spawn: {len(children)} children; at most {MOST_CHILDREN} in one call")
+    if join is SELF and job.group_id is not None:
+        raise ValueError("spawn: a member of a group cannot wait for a group of its own")
     is_own = join is None and job.group_id is not None
     return Spawn(
         group_id=None if is_own else await conn.scalar(NEW_ID),
         children=[_submit(job, child) for child in children],
-        join=None if join is None else _submit(job, join),
+        join=_submit(job, join) if isinstance(join, Child) else None,
         policy=Policy(policy),
+        waits=join is SELF,
     )
 
 
@@ -140,6 +158,8 @@ async def _carry_out(conn: AsyncConnection, job: ClaimedJob, spawn: Spawn) -> No
         join=spawn.join,
         group_id=spawn.group_id,
     )
+    if spawn.waits:
+        await join_self(conn, group_id, job.id)
     await _append(conn, group_id, spawn.children)
     await seal_group(conn, group_id)
 

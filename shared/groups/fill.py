@@ -95,6 +95,17 @@ async def make_join(conn: AsyncConnection, group_id: UUID, join: Submit) -> JobI
     return accepted.job_id
 
 
+# A group before it is committed: nobody else sees it, and the job waits for it from that commit on.
+JOIN_SELF = text("""
+    UPDATE chot.groups g SET join_job_id = :job_id, self_join = true
+     WHERE g.id = :group_id AND g.join_job_id IS NULL""")
+
+
+async def join_self(conn: AsyncConnection, group_id: UUID, job_id: UUID) -> None:
+    """Make the running job that opens the group its join; it has to wait from this commit on."""
+    await conn.execute(JOIN_SELF, {"group_id": group_id, "job_id": job_id})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """A job of the group; `created` is False for one that it had already."""

@@ -106,9 +106,12 @@ def group_of(row: Any) -> Group:
     )
 
 
-# Over `j`, so that IN_SCOPE fits. The join's state: archived ones have ended.
+# Over `j`, so that IN_SCOPE fits. The join's state: archived ones have ended. One that waits for a
+# group of its own meanwhile is at its work.
 _GROUP = """
-    SELECT j.*, coalesce((SELECT w.state FROM chot.jobs w WHERE w.id = j.join_job_id),
+    SELECT j.*, coalesce((SELECT CASE WHEN w.state = 'pending' AND w.joins <> j.id
+                                      THEN 'running' ELSE w.state END
+                            FROM chot.jobs w WHERE w.id = j.join_job_id),
                          (SELECT a.job ->> 'state' FROM chot.archived_jobs a
                            WHERE a.id = j.join_job_id)) AS join_state
       FROM chot.groups j"""

@@ -23,6 +23,10 @@ class Gone(PlatformError):
 
 # Its message is staged by the end of the group.
 REDRIVE_JOIN = redrive_statement("j.id = :job_id AND j.joins IS NOT NULL", staged="false")
+# It may have waited for groups of its own since.
+JOIN_AGAIN = text("""
+    UPDATE chot.jobs j SET joins = :group_id
+     WHERE j.id = :job_id AND j.state = 'pending' AND j.joins <> :group_id""")
 # Archived ones have ended well, or been cancelled.
 READ_JOIN = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.state, j.priority, j.principal, j.payload_version,
@@ -64,6 +68,7 @@ async def renew_join(
         }
         if (await conn.execute(REDRIVE_JOIN, binds)).one_or_none() is None:
             raise NotCleanedUp(f"job {row.id} is still being cleaned up")
+        await conn.execute(JOIN_AGAIN, {"job_id": row.id, "group_id": group_id})
         return JobId(row.id)
     again = Submit(
         kind=row.kind,

@@ -2,7 +2,7 @@
 
 from sqlalchemy import TextClause, text
 
-from shared.groups.counter import counted, join_staged
+from shared.groups.counter import JOIN_MAY_RUN, counted, join_staged
 from shared.jobs.locks import WAKE_AT_EXIT
 
 # Over `gone`. Its row in the audit is of the account that submitted it: whoever ends the job before
@@ -44,6 +44,9 @@ _COUNTED = counted(
                 WHERE group_id IS NOT NULL AND state IN ('succeeded', 'cancelled', 'dead')
                 GROUP BY group_id"""
 )
+# Over `gone`: nobody has to end first. What waits for a group is staged by its end.
+_JOINED = f"""(joins IS NULL OR EXISTS (
+               SELECT FROM chot.groups g WHERE g.id = joins AND {JOIN_MAY_RUN}))"""
 
 
 def exit_statement(
@@ -99,7 +102,7 @@ def exit_statement(
     staged AS (
         INSERT INTO chot.outbox (job_id, queue, kind, company, brand, trace, priority, next_send_at)
         SELECT id, queue, kind, company, brand, trace, priority, available_at FROM gone
-         WHERE state = 'pending'
+         WHERE state = 'pending' AND {_JOINED}
         UNION ALL
         SELECT id, queue, kind, company, brand, trace, priority, available_at FROM follow
         UNION ALL {join_staged("counted")})

@@ -141,9 +141,10 @@ def group_open(row: Row) -> str:
         if row["group_state"] == "open"
         else "nothing needs to be done"
     )
+    goes_on = "starts" if row["started_at"] is None else "goes on"
     return (
-        f"The job starts once its group {group} has ended ({ended:,} of {_count(total, 'member')} "
-        f"ended); {more}."
+        f"The job {goes_on} once its group {group} has ended ({ended:,} of "
+        f"{_count(total, 'member')} ended); {more}."
     )
 
 

@@ -173,6 +173,7 @@ groups = Table(
     _instant("opened_at", required=True),
     _instant("sealed_at"),
     _instant("ended_at"),
+    Column("self_join", Boolean, nullable=False),
     schema="chot",
 )
 Index(

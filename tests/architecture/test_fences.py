@@ -11,6 +11,7 @@ WRITES_A_JOB = re.compile(r"(UPDATE|INSERT INTO|DELETE FROM|MERGE INTO)\s+chot\.
 MAY_WRITE_A_JOB = {
     "shared/groups/fill.py",  # what a join waits for
     "shared/groups/redrive.py",  # a cancelled member is let go
+    "shared/groups/renew.py",  # which group a join waits for again
     "shared/groups/stop.py",
     "shared/jobs/cancel.py",
     "shared/jobs/back.py",
@@ -23,6 +24,7 @@ MAY_WRITE_A_JOB = {
     "worker/outcome.py",
     "worker/reaper.py",
     "worker/reconciler.py",
+    "worker/waiting.py",
 }
 LOCK = re.compile(r"FOR\s+(NO KEY UPDATE|UPDATE|SHARE|KEY SHARE)(\s+OF\s+\w+)?")
 # What stands right before the lock: the order, or the one row that is asked for.
@@ -34,7 +36,8 @@ STATEMENTS = module_statements()
 OF_THE_OWNER = sorted(
     name
     for name, statement in STATEMENTS.items()
-    if name.startswith(("worker.lease.", "worker.outcome.")) and WRITES_A_JOB.search(statement.text)
+    if name.startswith(("worker.lease.", "worker.outcome.", "worker.waiting."))
+    and WRITES_A_JOB.search(statement.text)
 )
 UPDATES = sorted(
     name for name, statement in STATEMENTS.items() if "UPDATE chot.jobs" in statement.text
