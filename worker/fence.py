@@ -7,7 +7,7 @@ COMMIT's answer is lost, nothing is repeated or assumed: settle_doubt() asks the
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any
 from uuid import UUID
@@ -27,7 +27,8 @@ from shared.database import (
 )
 from shared.errors import Conflict, LeaseLost, PermanentError
 from shared.exact_json import dump_exact
-from shared.jobs.guards import Guards
+from shared.groups.progress import tell_join
+from shared.jobs.guards import Guards, lock_guards
 from shared.logs import log
 from shared.settings import LeaseTiming
 from worker.lease import HeldLease, Progress, Session, hold_fence, progress_of, settle_doubt
@@ -51,6 +52,7 @@ class FencedTransaction:
     result: Any = None
     _completes: bool = False
     _progress: Progress | None = field(default=None, init=False)
+    _of_join: Progress | None = field(default=None, init=False)
     _spawns: list[Spawn] = field(default_factory=list, init=False)
 
     def progress(
@@ -58,6 +60,15 @@ class FencedTransaction:
     ) -> None:
         """Report progress that becomes visible with this commit."""
         self._progress = progress_of(done, total, unit, message)
+
+    def join_progress(
+        self, done: int, total: int | None = None, *, unit: str = "", message: str = ""
+    ) -> None:
+        """Report how far all members are, with the job that waits for the group of this one.
+
+        One report may be passed over for another's: say what is true of all, whoever says it.
+        """
+        self._of_join = progress_of(done, total, unit, message)
 
     @property
     def _waits(self) -> UUID | None:
@@ -122,6 +133,10 @@ async def _fence(conn: AsyncConnection, held: HeldLease, tx: FencedTransaction) 
     if tx._spawns:  # noqa: SLF001
         guards = held.guards if completes or waits is not None else Guards()
         await carry_out(conn, held.job, tx._spawns, guards)  # noqa: SLF001
+    if tx._of_join is not None and held.job.group_id is not None:  # noqa: SLF001
+        # Guards come before any job's row.
+        await lock_guards(conn, held.guards if completes else Guards())
+        await tell_join(conn, held.job.group_id, asdict(tx._of_join))  # noqa: SLF001
     progress = tx._progress or held.progress  # noqa: SLF001
     what, most = ("result", "1 MiB") if completes else ("checkpoint", "64 KiB")
     try:

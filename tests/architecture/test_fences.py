@@ -10,6 +10,7 @@ WRITES_A_JOB = re.compile(r"(UPDATE|INSERT INTO|DELETE FROM|MERGE INTO)\s+chot\.
 # Everybody else asks one of these. chot.enqueue() itself stands in migration 0009.
 MAY_WRITE_A_JOB = {
     "shared/groups/fill.py",  # what a join waits for
+    "shared/groups/progress.py",  # of a join that waits, told by its members
     "shared/groups/redrive.py",  # a cancelled member is let go
     "shared/groups/renew.py",  # which group a join waits for again
     "shared/groups/stop.py",
