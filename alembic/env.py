@@ -65,7 +65,7 @@ def _run(connection: Connection) -> None:
 
 
 # Each cost run has partitions of its own, made and dropped by functions of the owner.
-RUN_PARTITION = re.compile(r"(movement_costs|store_balances)_r[0-9]+")
+RUN_PARTITION = re.compile(r"(movement_costs|store_balances|cost_layers)_r[0-9]+")
 
 
 def _ours(name: str | None, kind: str, _parents: object) -> bool:

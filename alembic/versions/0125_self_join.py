@@ -6,7 +6,7 @@ They are for this job alone: a cancel of it cancels them.
 from alembic import op
 
 revision = "0125_self_join"
-down_revision = "0113_document_facts"
+down_revision = "0122_production_index"
 branch_labels = None
 depends_on = None
 

@@ -44,9 +44,11 @@ class Kind:
     name required payload members that, with kind, company and brand, say what makes two submits
     the same work; their types are strict strings, integers, booleans or lists of them. With
     `on_duplicate="merge"` a duplicate of a pending job replaces its other members and joins its
-    lists; of a running one it becomes a follow-up, as with `"follow_up"`. Of a kind with
-    `max_running` never more than so many run at once, whatever number of workers there is. Beyond
-    `max_pending` of a company and brand that wait (else CHOT_MAX_PENDING) the api takes no more.
+    lists; of a running one it becomes a follow-up, as with `"follow_up"`. Members named in
+    `widest_when_absent` mean "all" where they are absent or null: so does what they merge to. Of a
+    kind with `max_running` never more than so many run at once, whatever number of workers there
+    is. Beyond `max_pending` of a company and brand that wait (else CHOT_MAX_PENDING) the api takes
+    no more.
     A job holds the `locks` while it runs: of two whose locks conflict only one does.
     """
 
@@ -58,6 +60,7 @@ class Kind:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     fingerprint_fields: Sequence[str] = ()
     on_duplicate: OnDuplicate = "join"
+    widest_when_absent: Sequence[str] = ()
     max_running: int | None = None
     max_pending: int | None = None
     locks: Sequence[Lock] = ()

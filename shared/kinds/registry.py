@@ -75,6 +75,7 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
         raise ConfigRefused(f"{source}: kind {kind.name} has no hard timeout; each kind needs one")
     _refuse_long_interactive(source, kind)
     _refuse_strange_maximum(source, kind)
+    _refuse_strange_widening(source, kind)
     refuse_unsound_locks(source, kind)
     if kind.payload.model_config.get("extra") != "forbid":
         raise ConfigRefused(
@@ -119,6 +120,16 @@ def _refuse_strange_maximum(source: str, kind: Kind) -> None:
         )
 
 
+def _refuse_strange_widening(source: str, kind: Kind) -> None:
+    for field in kind.widest_when_absent:
+        info = kind.payload.model_fields.get(field)
+        if info is None or info.is_required() or field in kind.fingerprint_fields:
+            raise ConfigRefused(
+                f"{source}: kind {kind.name}: {field!r} is widest when absent, so it must be an "
+                "optional member of the payload that is not in the fingerprint"
+            )
+
+
 def _is_strict_scalar(kind: Kind, info: FieldInfo) -> bool:
     strict = kind.payload.model_config.get("strict") or any(
         getattr(rule, "strict", None) for rule in info.metadata
@@ -133,22 +144,25 @@ MIRROR_QUEUE = text("INSERT INTO chot.queues (name) VALUES (:queue) ON CONFLICT 
 MIRROR_KIND = text("""
     INSERT INTO chot.kinds AS k (name, queue, payload_version, fingerprint_fields, on_duplicate,
                                  max_attempts, max_attempts_cap, timeout_seconds, max_running,
-                                 locks)
+                                 locks, widest_when_absent)
     VALUES (:name, :queue, :version, :fields, :on_duplicate, :max_attempts, :cap, :timeout,
-            CAST(:max_running AS integer), CAST(:locks AS jsonb))
+            CAST(:max_running AS integer), CAST(:locks AS jsonb), :widest)
     ON CONFLICT (name) DO UPDATE
        SET queue = excluded.queue, payload_version = excluded.payload_version,
            fingerprint_fields = excluded.fingerprint_fields, on_duplicate = excluded.on_duplicate,
            max_attempts = excluded.max_attempts, max_attempts_cap = excluded.max_attempts_cap,
            timeout_seconds = excluded.timeout_seconds, max_running = excluded.max_running,
-           locks = excluded.locks, updated_at = clock_timestamp()
+           locks = excluded.locks, widest_when_absent = excluded.widest_when_absent,
+           updated_at = clock_timestamp()
      WHERE k.payload_version <= excluded.payload_version
        AND (k.queue, k.payload_version, k.fingerprint_fields, k.on_duplicate, k.max_attempts,
-            k.max_attempts_cap, k.timeout_seconds, k.max_running, k.locks)
+            k.max_attempts_cap, k.timeout_seconds, k.max_running, k.locks,
+            k.widest_when_absent)
            IS DISTINCT FROM
            (excluded.queue, excluded.payload_version, excluded.fingerprint_fields,
             excluded.on_duplicate, excluded.max_attempts, excluded.max_attempts_cap,
-            excluded.timeout_seconds, excluded.max_running, excluded.locks)""")
+            excluded.timeout_seconds, excluded.max_running, excluded.locks,
+            excluded.widest_when_absent)""")
 
 
 async def mirror_kinds(
@@ -169,6 +183,7 @@ async def mirror_kinds(
             "cap": max(most, kind.retry.max_attempts_cap),
             "timeout": kind.timeout.total_seconds(),
             "max_running": kind.max_running,
+            "widest": list(kind.widest_when_absent),
             "locks": None if not kind.locks else json.dumps(mirrored(kind)),
         }
         await conn.execute(MIRROR_KIND, binds)

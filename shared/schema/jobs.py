@@ -75,6 +75,7 @@ kinds = Table(
     _instant("updated_at", required=True),
     Column("max_running", Integer),
     Column("paused", Boolean, nullable=False),
+    Column("widest_when_absent", ARRAY(Text), nullable=False),
     schema="chot",
 )
 

@@ -90,12 +90,16 @@ def _result_rows(unit: Unit, costs: ItemCosts) -> tuple[list[Row], list[Row], li
             *p.usage,
             *p.purchase_return,
             *p.closing,
+            *p.transfer_in,
+            *p.transfer_out,
             p.rounding,
             p.variance,
+            p.true_up,
             p.price_num,
             p.price_den,
             p.pushes,
             p.dipped,
+            p.scc_size,
         )
         for p in costs.pools
     ]

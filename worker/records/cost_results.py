@@ -20,18 +20,21 @@ def _flows(*names: str) -> tuple[str, ...]:
     return tuple(f"{side}_{name}" for name in names for side in ("q", "v"))
 
 
-LINES = (*KEY, "movement_id", "value", "variance", "qty_diff")
+LINES = (*KEY, "movement_id", "value", "variance", "qty_diff", "true_up")
 POOLS = (
     *KEY,
     "pool",
     *_flows("opening", "receipt", "gain", "sales_return"),
     *_flows("issue", "usage", "purchase_return", "closing"),
+    *_flows("transfer_in", "transfer_out"),
     "v_rounding",
     "v_variance",
+    "v_true_up",
     "price_num",
     "price_den",
     "pushes",
     "dipped",
+    "scc_size",
 )
 STORES = (
     *KEY,
@@ -123,6 +126,7 @@ SEAL_RUN = text("""
            v_opening = p.v_opening, v_receipt = p.v_receipt, v_gain = p.v_gain,
            v_sales_return = p.v_sales_return, v_issue = p.v_issue, v_usage = p.v_usage,
            v_purchase_return = p.v_purchase_return, v_rounding = p.v_rounding,
+           v_true_up = p.v_true_up,
            v_variance = p.v_variance, v_closing = p.v_closing
       FROM (SELECT count(*) AS items, count(*) FILTER (WHERE failed) AS failed,
                    count(*) FILTER (WHERE NOT done) AS undone,
@@ -138,13 +142,14 @@ SEAL_RUN = text("""
                    coalesce(sum(v_usage), 0) AS v_usage,
                    coalesce(sum(v_purchase_return), 0) AS v_purchase_return,
                    coalesce(sum(v_rounding), 0) AS v_rounding,
+                   coalesce(sum(v_true_up), 0) AS v_true_up,
                    coalesce(sum(v_variance), 0) AS v_variance,
                    coalesce(sum(v_closing), 0) AS v_closing
               FROM books.pool_results WHERE run_id = :run_id) p
      WHERE r.id = :run_id AND r.status = 'building'
     RETURNING w.undone, r.items_total, r.items_failed, r.movements_total, r.rounds, r.checksum,
               r.v_opening, r.v_receipt, r.v_gain, r.v_sales_return, r.v_issue, r.v_usage,
-              r.v_purchase_return, r.v_rounding, r.v_variance, r.v_closing,
+              r.v_purchase_return, r.v_rounding, r.v_true_up, r.v_variance, r.v_closing,
               (SELECT minor_digits FROM books.companies WHERE code = r.company) AS minor_digits,
               (SELECT count(*) FROM books.pool_results WHERE run_id = r.id AND dipped) AS dipped,
               EXISTS (SELECT FROM books.active_results a

@@ -169,9 +169,9 @@ async def read_run(conn: AsyncConnection, run_id: int) -> CostRun | None:
 # table they are, and it reads a whole period in one pass instead of a row at a time.
 LIST_ITEMS = text("""
     INSERT INTO books.cost_run_items
-           (run_id, brand, item, movements, opening_run_id, opening_failed)
+           (run_id, brand, item, family, movements, opening_run_id, opening_failed)
     WITH run AS MATERIALIZED (SELECT snapshot FROM books.cost_runs WHERE id = :run_id)
-    SELECT :run_id, w.brand, w.item, w.movements, w.opening_run_id,
+    SELECT :run_id, w.brand, w.item, w.item, w.movements, w.opening_run_id,
            w.opening_failed OR (w.opening_run_id IS NULL AND EXISTS (
                SELECT FROM books.stock_movements e
                 WHERE e.company = :company AND e.brand = w.brand AND e.item = w.item
