@@ -1,0 +1,403 @@
+"""The periodic average as domain rules 1.4 and 1.6 state it: every pool of every item in one
+linear system, solved in rationals; integers come only where the rules say so.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from tests.costing_oracle.linear import SingularError, solved
+from tests.costing_oracle.story import (
+    RefusedError,
+    cancelled,
+    differences,
+    part,
+    places,
+    returned_before,
+    rounded,
+)
+from worker.costing.movements import ItemStock, Movement, Reference
+from worker.costing.problems import Code
+
+Node = tuple[str, str]
+
+
+@dataclass
+class Pool:
+    """A node of the system: what came from outside, what came from other nodes, what goes out."""
+
+    opening: int = 0
+    opening_value: int = 0
+    quantity: int = 0
+    value: Fraction = Fraction(0)
+    inflow: dict[Node, int] = field(default_factory=lambda: defaultdict(int))
+    made: int = 0
+    neutral: int = 0
+    out: list[tuple[Movement, int]] = field(default_factory=list)
+    withdrawn: int = 0
+
+
+@dataclass
+class Exact:
+    """The answer before any rounding. `lines` has each movement's value, `known` those that are
+    integers by rule; `closing` each pool's quantity and value.
+    """
+
+    prices: dict[Node, Fraction | None] = field(default_factory=dict)
+    closing: dict[Node, tuple[int, Fraction]] = field(default_factory=dict)
+    lines: dict[int, Fraction] = field(default_factory=dict)
+    known: dict[int, int] = field(default_factory=dict)
+    variances: dict[int, Fraction] = field(default_factory=dict)
+    true_ups: dict[Node, Fraction] = field(default_factory=dict)
+    cancelled: set[int] = field(default_factory=set)
+
+
+def exact(
+    stocks: Sequence[ItemStock], pool_of: Mapping[str, str], *, provisional: bool = False
+) -> Exact:
+    """Cost items that belong together; raises `RefusedError` as the rules demand."""
+    return _Period(stocks, pool_of, provisional=provisional).answer()
+
+
+class _Period:
+    def __init__(
+        self, stocks: Sequence[ItemStock], pool_of: Mapping[str, str], *, provisional: bool
+    ) -> None:
+        self.stocks, self.pool_of, self.provisional = stocks, pool_of, provisional
+        self.pools: dict[Node, Pool] = defaultdict(Pool)
+        self.at: dict[int, tuple[Node, int]] = {}  # movement -> whose price it has, and how often
+        self.parts: dict[int, tuple[int, int]] = {}  # return -> its sale and its quantity
+        self.made: dict[Node, list[tuple[Movement, int]]] = defaultdict(list)
+        self.result = Exact()
+        self.owner = {m.id: stock.item for stock in stocks for m in stock.movements}
+        self.every = {m.id: m for stock in stocks for m in stock.movements}
+
+    def answer(self) -> Exact:
+        for stock in self.stocks:
+            self._tell(stock)
+        self._solve()
+        self._value()
+        return self.result
+
+    # What happened
+
+    def _tell(self, stock: ItemStock) -> None:
+        gone = cancelled(stock)
+        place = places(stock.movements)
+        order = sorted(stock.movements, key=lambda m: place[m.id])
+        lives = {m.id: m for m in order if m.id not in gone}
+        before = returned_before(stock, lives.values(), lives)
+        found = differences(stock, lives.values())
+        for opening in stock.openings:
+            pool = self.pools[stock.item, self.pool_of[opening.store]]
+            pool.opening += opening.qty
+            pool.opening_value += opening.value
+        for item, name in list(self.pools):
+            pool = self.pools[item, name]
+            if item == stock.item and pool.opening >= 0:
+                pool.quantity += pool.opening
+                pool.value += pool.opening_value
+        returns: list[Movement] = []
+        for movement in order:
+            if movement.id in gone:
+                self.result.cancelled.add(movement.id)
+            elif self._leaves_inputs(movement):
+                returns.append(movement)
+            else:
+                self._enter(stock, movement, lives, before, found)
+        for movement in returns:
+            self._return_purchase(stock, movement, lives, before)
+
+    @staticmethod
+    def _leaves_inputs(movement: Movement) -> bool:
+        if movement.reverses is not None:
+            return movement.kind in {"opening", "receipt", "produce", "sales_return", "adjust_in"}
+        return movement.kind == "purchase_return" and movement.basis != "average"
+
+    def _enter(
+        self,
+        stock: ItemStock,
+        m: Movement,
+        lives: Mapping[int, Movement],
+        before: Mapping[int, int],
+        found: Mapping[int, int],
+    ) -> None:
+        node = (stock.item, self.pool_of[m.store])
+        if m.reverses is not None:
+            self._take_back(stock, m, node)
+        elif m.kind in {"issue", "consume", "adjust_out", "purchase_return"}:
+            self._out(node, m, m.qty)
+        elif m.kind == "transfer":
+            self._transfer(stock, node, m)
+        elif m.kind == "sales_return":
+            self._return_sale(stock, node, m, lives, before)
+        elif m.kind == "landed_cost":
+            self._freight(stock, node, m)
+        elif m.kind == "count":
+            self._count(node, m, found[m.id])
+        elif m.sources:
+            self._make(stock, node, m)
+        else:
+            self._receive(node, m)
+
+    def _count(self, node: Node, m: Movement, difference: int) -> None:
+        if difference < 0:
+            self._out(node, m, -difference)
+        elif difference and m.value is not None:
+            self._known(node, m, difference, part(m.value, difference, 0, m.qty))
+        else:
+            self._found(node, m, difference)
+
+    def _make(self, stock: ItemStock, node: Node, m: Movement) -> None:
+        pool = self.pools[node]
+        pool.made += m.qty
+        self.made[node].append((m, m.value or 0))
+        pool.value += m.value or 0
+        pool.value += sum(self._outside(stock, source) for source in m.sources)
+
+    def _receive(self, node: Node, m: Movement) -> None:
+        if m.value is not None:
+            self._known(node, m, m.qty, m.value)
+        elif m.kind == "adjust_in":
+            self._found(node, m, m.qty)
+        else:
+            raise RefusedError(Code.MISSING_COST, m.id)
+
+    def _outside(self, stock: ItemStock, source: int) -> int:
+        """What a source costs that is not among the stocks at hand."""
+        if source in self.owner:
+            return 0
+        reference = stock.references.get(source)
+        if reference is None or reference.value is None:
+            raise RefusedError(Code.MISSING_COST, None)
+        return reference.value
+
+    def _known(self, node: Node, m: Movement, quantity: int, value: int) -> None:
+        self.pools[node].quantity += quantity
+        self.pools[node].value += value
+        self.result.known[m.id] = value
+
+    def _out(self, node: Node, m: Movement, quantity: int) -> None:
+        self.pools[node].out.append((m, quantity))
+        self.at[m.id] = (node, quantity)
+
+    def _found(self, node: Node, m: Movement, quantity: int) -> None:
+        """Takes the average and does not move it."""
+        self.pools[node].neutral += quantity
+        self.at[m.id] = (node, quantity)
+
+    def _transfer(self, stock: ItemStock, node: Node, m: Movement) -> None:
+        assert m.to_store is not None
+        target = (stock.item, self.pool_of[m.to_store])
+        self.at[m.id] = (node, m.qty)
+        if target != node:
+            self.pools[node].out.append((m, m.qty))
+            self.pools[target].inflow[node] += m.qty
+
+    def _return_sale(
+        self,
+        stock: ItemStock,
+        node: Node,
+        m: Movement,
+        lives: Mapping[int, Movement],
+        before: Mapping[int, int],
+    ) -> None:
+        sale = lives.get(m.ref) if m.ref is not None else None
+        if sale is not None:
+            origin = (stock.item, self.pool_of[sale.store])
+            self.at[m.id] = (origin, m.qty)
+            self.parts[m.id] = (sale.id, m.qty)
+            if origin == node:
+                self.pools[node].neutral += m.qty
+            else:
+                self.pools[node].inflow[origin] += m.qty
+            return
+        earlier = stock.references.get(m.ref) if m.ref is not None else None
+        if earlier is not None and earlier.value is not None:
+            value = part(earlier.value, m.qty, before[m.id], earlier.qty)
+            self._known(node, m, m.qty, value)
+        elif m.value is not None:
+            self._known(node, m, m.qty, m.value)
+        else:
+            raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)
+
+    def _freight(self, stock: ItemStock, node: Node, m: Movement) -> None:
+        if m.value is None:
+            raise RefusedError(Code.MISSING_COST, m.id)
+        earlier = stock.references.get(m.ref) if m.ref is not None else None
+        value, gone = m.value, 0
+        if earlier is not None and m.ref not in self.every:
+            left = min(max(self.pools[node].opening, 0), earlier.qty)
+            value = rounded(Fraction(m.value * left, earlier.qty))
+            gone = m.value - value
+        self._known(node, m, 0, value)
+        self.result.variances[m.id] = Fraction(gone)
+
+    def _take_back(self, stock: ItemStock, m: Movement, node: Node) -> None:
+        """What went out in an earlier period comes back at what it had cost."""
+        assert m.reverses is not None
+        reference = stock.references[m.reverses]
+        if m.kind == "landed_cost":
+            self._known(node, m, 0, -(reference.value or 0))
+        elif reference.value is None:
+            raise RefusedError(Code.MISSING_COST, m.id)
+        else:
+            self._known(node, m, m.qty, reference.value)
+
+    def _return_purchase(
+        self,
+        stock: ItemStock,
+        m: Movement,
+        lives: Mapping[int, Movement],
+        before: Mapping[int, int],
+    ) -> None:
+        node = (stock.item, self.pool_of[m.store])
+        pool = self.pools[node]
+        original, origin = self._original(stock, m, lives, before)
+        if origin != node or m.qty > pool.quantity:
+            self._out(node, m, m.qty)
+            self.result.variances[m.id] = Fraction(original)
+            return
+        value = min(Fraction(original), max(pool.value, Fraction(0)))
+        if m.qty == pool.quantity:
+            value = pool.value
+        pool.quantity -= m.qty
+        pool.value -= value
+        self.result.known[m.id] = int(value)
+        self.result.variances[m.id] = original - value
+
+    def _original(
+        self,
+        stock: ItemStock,
+        m: Movement,
+        lives: Mapping[int, Movement],
+        before: Mapping[int, int],
+    ) -> tuple[int, Node]:
+        """What the goods had cost, and the pool that had received them."""
+        named = m.reverses if m.reverses is not None else m.ref
+        receipt: Movement | Reference | None = None
+        if named is not None:
+            receipt = lives.get(named) or stock.references.get(named)
+        if receipt is None or receipt.value is None:
+            if m.value is None:
+                raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)
+            return m.value, (stock.item, self.pool_of[m.store])
+        assert receipt.value is not None
+        origin = (stock.item, self.pool_of[receipt.store])
+        if m.reverses is not None:
+            return receipt.value, origin
+        freight = sum(
+            x.value or 0 for x in lives.values() if x.kind == "landed_cost" and x.ref == named
+        )
+        value = receipt.value + (freight if named in lives else 0)
+        return part(value, m.qty, before[m.id], receipt.qty), origin
+
+    # What it is worth
+
+    def _denominator(self, node: Node) -> int:
+        pool = self.pools[node]
+        return pool.quantity + sum(pool.inflow.values()) + pool.made
+
+    def _solve(self) -> None:
+        nodes = sorted(node for node in self.pools if self._denominator(node))
+        self._sources(nodes)
+        number = {node: n for n, node in enumerate(nodes)}
+        matrix = [[Fraction(0)] * len(nodes) for _ in nodes]
+        right = []
+        for node in nodes:
+            row = matrix[number[node]]
+            row[number[node]] += self._denominator(node)
+            for source, quantity in self._feeds(node):
+                if source in number:
+                    row[number[source]] -= quantity
+                else:
+                    self.pools[node].value += (self._last_price(source) or 0) * quantity
+            right.append(self.pools[node].value)
+        try:
+            prices = solved(matrix, right)
+        except SingularError:
+            raise RefusedError(Code.CYCLE_WITHOUT_SOURCE) from None
+        self.result.prices = dict(zip(nodes, prices, strict=True))
+        for node in self.pools:
+            self.result.prices.setdefault(node, self._last_price(node))
+
+    def _feeds(self, node: Node) -> list[tuple[Node, int]]:
+        """The pools whose price makes this one's, and how many of their units."""
+        feeds = list(self.pools[node].inflow.items())
+        for movement, _ in self.made[node]:
+            for source in movement.sources:
+                if source in self.owner:
+                    consumed = self.every[source]
+                    feeds.append(((self.owner[source], self.pool_of[consumed.store]), consumed.qty))
+        return feeds
+
+    def _sources(self, nodes: list[Node]) -> None:
+        """Goods that go round must have come from somewhere."""
+        fed = {node for node in nodes if self.pools[node].quantity > 0}
+        fed |= {n for n in nodes if not self._feeds(n)}
+        grown = True
+        while grown:
+            more = {n for n in nodes if n not in fed and any(s in fed for s, _ in self._feeds(n))}
+            # What comes from an empty pool is worth nothing, but it has come from there.
+            more |= {
+                n
+                for n in nodes
+                if n not in fed and any(not self._denominator(s) for s, _ in self._feeds(n))
+            }
+            fed |= more
+            grown = bool(more)
+        if set(nodes) - fed:
+            raise RefusedError(Code.CYCLE_WITHOUT_SOURCE)
+
+    def _last_price(self, node: Node) -> Fraction | None:
+        stock = next(s for s in self.stocks if s.item == node[0])
+        price = stock.last_prices.get(node[1])
+        if price is not None and price.denominator:
+            return Fraction(price.numerator, price.denominator)
+        pool = self.pools[node]
+        return Fraction(pool.opening_value, pool.opening) if pool.opening else None
+
+    def _value(self) -> None:
+        for node, pool in self.pools.items():
+            self._close(node, pool)
+        for number, (node, quantity) in self.at.items():
+            price = self.result.prices[node]
+            self.result.lines[number] = (price or Fraction(0)) * quantity
+            if number in self.result.variances:
+                self.result.variances[number] -= self.result.lines[number]
+        for made in self.made.values():
+            for movement, extra in made:
+                stock = next(s for s in self.stocks if s.item == self.owner[movement.id])
+                self.result.lines[movement.id] = extra + sum(
+                    (self._cost(stock, source) for source in movement.sources), Fraction(0)
+                )
+
+    def _cost(self, stock: ItemStock, source: int) -> Fraction:
+        if source not in self.owner:
+            return Fraction(stock.references[source].value or 0)
+        return self.result.lines[source]
+
+    def _close(self, node: Node, pool: Pool) -> None:
+        price = self.result.prices[node]
+        came = self._denominator(node) + pool.neutral + min(pool.opening, 0)
+        left = came - sum(quantity for _, quantity in pool.out)
+        if left < 0 and (not self.provisional or price is None):
+            raise RefusedError(Code.NEGATIVE_STOCK, self._first_short(pool, came))
+        if not self._denominator(node):
+            if pool.value:
+                raise RefusedError(Code.ORPHAN_VALUE)
+            if pool.opening >= 0 and pool.neutral and price is None:
+                raise RefusedError(Code.MISSING_COST)
+        elif price is not None and price < 0:
+            raise RefusedError(Code.RETURN_EXCEEDS_VALUE)
+        self.result.closing[node] = (left, (price or Fraction(0)) * left)
+
+    @staticmethod
+    def _first_short(pool: Pool, came: int) -> int | None:
+        so_far = 0
+        for movement, quantity in pool.out:
+            so_far += quantity
+            if so_far > came:
+                return movement.id
+        return None
