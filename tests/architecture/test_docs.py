@@ -7,8 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from shared.cli import COMMANDS
 from shared.cli.exits import Exit
+from shared.groups.group import Policy
 from shared.publishing import (
     AGEING_SECONDS,
     LONGEST_IN_WINDOW_SECONDS,
@@ -55,15 +58,17 @@ def test_a_job_and_its_lease_have_the_fields_that_the_page_lists() -> None:
         assert listed <= {each.name for each in fields(kind)}, row
 
 
-def test_the_code_of_groups_imports_what_it_names() -> None:
+@pytest.mark.parametrize(("place", "names"), [(0, {"Child", "Policy"}), (1, {"Child", "SELF"})])
+def test_the_code_of_groups_imports_what_it_names(place: int, names: set[str]) -> None:
     """Whoever copies it has every name, and each argument is one that the call takes."""
-    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "groups.md").read_text(), re.DOTALL)
+    page = (DOCS / "groups.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[place]
     found: dict[str, Any] = {}
     exec(compile(code, "groups.md", "exec"), found)  # noqa: S102 - our own page
     used = set(re.findall(r"\b[A-Z]\w+", code.partition("\n\n\n")[2]))
-    assert used >= {"Child", "Policy"}
-    assert used - set(found) - {"JOIN", "None"} == set()
-    assert found["Policy"].JOIN
+    assert used >= names
+    assert used - set(found) - {"JOIN", "None", "True"} == set()
+    assert Policy.JOIN
     call = next(each for each in ast.walk(ast.parse(code)) if _calls(each, "spawn"))
     assert isinstance(call, ast.Call)
     taken = inspect.signature(JobContext.spawn)

@@ -356,6 +356,28 @@ async def test_while_the_job_waits_for_its_next_group_the_one_before_is_not_redr
     assert (await show(probes, second)).join_job_id == job_id
 
 
+async def test_a_join_that_splits_itself_waits_for_its_first_group_again(
+    probes: AsyncEngine, database: Database
+) -> None:
+    """A redrive of the group that it was made for is for the whole of its work."""
+    first, (one,) = await sealed(probes, 1, policy=Policy.JOIN)
+    await end(probes, one, "fail_permanently")
+    join = (await show(probes, first)).join_job_id
+    assert join is not None
+    held = await held_by(probes, join)
+    assert isinstance(await attempt(probes, database, held, children(1)), Waits)
+    second, (child,) = await group_of(probes, join)
+    await end(probes, child, "fail_permanently")
+    await stop_groups(probes, TIMING)
+    await cleaned(probes)
+    assert (await job_row(probes, join)).state == "dead"
+    assert isinstance(await again(probes, first), Again)
+    assert (await job_row(probes, join)).joins == first
+    await end(probes, one)
+    assert await claim(probes, join) is not None
+    assert (await show(probes, second)).join_state == "running"
+
+
 async def test_a_cancel_of_the_job_cancels_what_it_waits_for(
     probes: AsyncEngine, database: Database
 ) -> None:
