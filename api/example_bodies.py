@@ -169,6 +169,8 @@ KIND = {
     "max_attempts": 5,
     "timeout_seconds": 3600.0,
     "max_running": None,
+    "internal": False,
+    "made_by": None,
     "running": 2,
 }
 FREEZE = {

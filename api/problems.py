@@ -54,6 +54,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "unsupported-media-type": (415, "The body must be application/json, not encoded"),
     "invalid-request": (422, "The request breaks a rule"),
     "unknown-kind": (422, "The kind is unknown"),
+    "internal-kind": (422, "Jobs of this kind are not submitted"),
     "unknown-company": (422, "The company is unknown"),
     "unknown-brand": (422, "The brand is no brand of this company"),
     "idempotency-key-reused": (422, "The Idempotency-Key was used for another request"),

@@ -87,8 +87,12 @@ def check_submit(
         return validation_problem(error, SubmitBody)
     kind = kinds.get(body.kind)
     if kind is None:
-        rule = f"is none of the kinds this api knows: {', '.join(sorted(kinds)[:MOST_KINDS_TOLD])}"
+        known = sorted(name for name, each in kinds.items() if not each.internal)
+        rule = f"is none of the kinds this api knows: {', '.join(known[:MOST_KINDS_TOLD])}"
         return field_problem("unknown-kind", "kind", rule, body.kind)
+    if kind.internal:
+        rule = f"is not submitted: its jobs are made by {kind.made_by or 'the platform'}"
+        return field_problem("internal-kind", "kind", rule, body.kind)
     payload = to_json(raw["payload"])
     problem = payload_problem(kind, payload)
     if problem is not None:

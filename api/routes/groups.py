@@ -57,6 +57,7 @@ def _stored(answer: Answer) -> Response:
         *OF_A_BODY,
         *KEY_PROBLEMS,
         "unknown-kind",
+        "internal-kind",
         "unknown-company",
         "unknown-brand",
         "twin-active",

@@ -44,6 +44,7 @@ KNOWN_TAG = {
         *OF_A_BODY,
         *KEY_PROBLEMS,
         "unknown-kind",
+        "internal-kind",
         "unknown-company",
         "unknown-brand",
         "too-many-pending",

@@ -26,6 +26,8 @@ class KindView(BaseModel):
     max_attempts: int
     timeout_seconds: float
     max_running: int | None = Field(description="of its code; others: GET /v1/limits")
+    internal: bool = Field(description="its jobs are not submitted")
+    made_by: str | None = Field(description="of an internal kind: what makes its jobs")
     running: int
 
 

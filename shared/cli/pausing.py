@@ -87,10 +87,12 @@ def kinds(*, as_json: bool, retry_for: float) -> None:
             Text("paused", style="yellow") if kind["paused"] else "open",
             kind["running"],
             "" if kind["max_running"] is None else kind["max_running"],
+            (kind.get("made_by") or "the platform") if kind.get("internal") else "",
         )
         for kind in found["kinds"]
     ]
-    show.console().print(table("", ("kind", "queue", "state", "running#", "at most#"), rows))
+    columns = ("kind", "queue", "state", "running#", "at most#", "made by")
+    show.console().print(table("", columns, rows))
 
 
 @click.command()

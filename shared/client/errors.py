@@ -196,6 +196,10 @@ class UnknownKind(Refused):
     """The api knows no kind of this name."""
 
 
+class InternalKind(Refused):
+    """Nobody submits jobs of this kind; the problem names who makes them."""
+
+
 class UnknownCompany(Refused):
     """No such company, or not this account's."""
 
@@ -238,6 +242,7 @@ TYPES: Mapping[str, type[ApiError]] = {
     "members-archived": MembersArchived,
     "payload-outdated": PayloadOutdated,
     "unknown-kind": UnknownKind,
+    "internal-kind": InternalKind,
     "unknown-company": UnknownCompany,
     "unknown-brand": UnknownBrand,
     "idempotency-key-reused": KeyReused,

@@ -7,7 +7,8 @@ from shared.access import EVERYTHING, IN_SCOPE, Scope
 
 LIST_KINDS = text(f"""
     SELECT k.name, k.queue, k.paused, k.payload_version, k.on_duplicate, k.max_attempts,
-           k.timeout_seconds, k.max_running, coalesce(r.running, 0) AS running
+           k.timeout_seconds, k.max_running, k.internal, k.made_by,
+           coalesce(r.running, 0) AS running
       FROM chot.kinds k
       LEFT JOIN (
         SELECT j.kind, count(*) AS running FROM chot.jobs j

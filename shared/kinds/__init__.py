@@ -50,6 +50,9 @@ class Kind:
     is. Beyond `max_pending` of a company and brand that wait (else CHOT_MAX_PENDING) the api takes
     no more.
     A job holds the `locks` while it runs: of two whose locks conflict only one does.
+
+    An `internal` kind is made by code of ours only, spawned or by a route of its own: a submit over
+    HTTP is refused, naming `made_by`, and so is chot.enqueue() by anybody but the platform.
     """
 
     name: str
@@ -64,3 +67,5 @@ class Kind:
     max_running: int | None = None
     max_pending: int | None = None
     locks: Sequence[Lock] = ()
+    internal: bool = False
+    made_by: str | None = None

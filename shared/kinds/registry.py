@@ -77,6 +77,10 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
     _refuse_strange_maximum(source, kind)
     _refuse_strange_widening(source, kind)
     refuse_unsound_locks(source, kind)
+    if kind.made_by is not None and not kind.internal:
+        raise ConfigRefused(
+            f"{source}: kind {kind.name} has made_by={kind.made_by!r}: only an internal kind has"
+        )
     if kind.payload.model_config.get("extra") != "forbid":
         raise ConfigRefused(
             f"{source}: kind {kind.name}: its payload model must refuse unknown members "
@@ -144,25 +148,27 @@ MIRROR_QUEUE = text("INSERT INTO chot.queues (name) VALUES (:queue) ON CONFLICT 
 MIRROR_KIND = text("""
     INSERT INTO chot.kinds AS k (name, queue, payload_version, fingerprint_fields, on_duplicate,
                                  max_attempts, max_attempts_cap, timeout_seconds, max_running,
-                                 locks, widest_when_absent)
+                                 locks, widest_when_absent, internal, made_by)
     VALUES (:name, :queue, :version, :fields, :on_duplicate, :max_attempts, :cap, :timeout,
-            CAST(:max_running AS integer), CAST(:locks AS jsonb), :widest)
+            CAST(:max_running AS integer), CAST(:locks AS jsonb), :widest, :internal,
+            :made_by)
     ON CONFLICT (name) DO UPDATE
        SET queue = excluded.queue, payload_version = excluded.payload_version,
            fingerprint_fields = excluded.fingerprint_fields, on_duplicate = excluded.on_duplicate,
            max_attempts = excluded.max_attempts, max_attempts_cap = excluded.max_attempts_cap,
            timeout_seconds = excluded.timeout_seconds, max_running = excluded.max_running,
            locks = excluded.locks, widest_when_absent = excluded.widest_when_absent,
+           internal = excluded.internal, made_by = excluded.made_by,
            updated_at = clock_timestamp()
      WHERE k.payload_version <= excluded.payload_version
        AND (k.queue, k.payload_version, k.fingerprint_fields, k.on_duplicate, k.max_attempts,
             k.max_attempts_cap, k.timeout_seconds, k.max_running, k.locks,
-            k.widest_when_absent)
+            k.widest_when_absent, k.internal, k.made_by)
            IS DISTINCT FROM
            (excluded.queue, excluded.payload_version, excluded.fingerprint_fields,
             excluded.on_duplicate, excluded.max_attempts, excluded.max_attempts_cap,
             excluded.timeout_seconds, excluded.max_running, excluded.locks,
-            excluded.widest_when_absent)""")
+            excluded.widest_when_absent, excluded.internal, excluded.made_by)""")
 
 
 async def mirror_kinds(
@@ -185,5 +191,7 @@ async def mirror_kinds(
             "max_running": kind.max_running,
             "widest": list(kind.widest_when_absent),
             "locks": None if not kind.locks else json.dumps(mirrored(kind)),
+            "internal": kind.internal,
+            "made_by": kind.made_by,
         }
         await conn.execute(MIRROR_KIND, binds)

@@ -76,6 +76,8 @@ kinds = Table(
     Column("max_running", Integer),
     Column("paused", Boolean, nullable=False),
     Column("widest_when_absent", ARRAY(Text), nullable=False),
+    Column("internal", Boolean, nullable=False),
+    _text("made_by"),
     schema="chot",
 )
 

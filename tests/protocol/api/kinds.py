@@ -42,4 +42,12 @@ KINDS = (
         fingerprint_fields=("number",),
         on_duplicate="follow_up",
     ),
+    Kind(
+        name="api.inner",
+        payload=Note,
+        timeout=timedelta(seconds=60),
+        fingerprint_fields=("number",),
+        internal=True,
+        made_by="POST /v1/notes/{note}/inner",
+    ),
 )

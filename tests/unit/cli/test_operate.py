@@ -160,9 +160,13 @@ def test_a_second_freeze_says_that_it_has_changed_nothing(
 
 def test_kinds_and_limits_are_tables(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
     kind = {"name": "costing.run", "queue": "costing", "paused": True, "running": 1}
-    peer.say(200, {"kinds": [kind | {"max_running": None}]})
+    inner = {"name": "costing.part", "internal": True, "made_by": "costing.run"}
+    peer.say(200, {"kinds": [each | {"max_running": None} for each in (kind, kind | inner)]})
     assert run(["kinds"]) == 0
-    assert "paused" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()
+    assert "paused" in said[-2]
+    assert said[-1].split()[0] == "costing.part"
+    assert said[-1].split()[-1] == "costing.run"
     limit = {"kind": None, "company": "ACME", "brand": "RED", "running": 4, "max_running": 7}
     for listed, shown in (([limit], ["any", "ACME", "RED", "4", "7"]), ([], ["no", "running"])):
         peer.script = [(200, {"limits": listed}, {})]
