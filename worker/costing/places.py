@@ -1,0 +1,131 @@
+"""The stores of an item while its movements are replayed, and the results made of their sums."""
+
+from worker.costing.exact import Price, half_down
+from worker.costing.pool_state import Pool
+from worker.costing.results import ClosingLayer, Flow, PoolResult, StoreBalance
+
+# Where a store's sums stand: the quantity, and the value after it.
+OPENING, RECEIPT, GAIN, SALES_RETURN, CAME, CAME_INSIDE = range(0, 12, 2)
+ISSUE, USAGE, PURCHASE_RETURN, WENT, WENT_INSIDE = range(12, 22, 2)
+TRUE_UP, VARIANCE = 22, 23
+
+
+class Place:
+    """One store: the pool that it belongs to, and the sums of what came and went."""
+
+    __slots__ = ("flows", "pool", "store")
+
+    def __init__(self, store: str, pool: Pool) -> None:
+        self.store = store
+        self.pool = pool
+        self.flows = [0] * 24
+
+    def add(self, column: int, qty: int, value: int) -> None:
+        """Add a flow to one of the columns."""
+        self.flows[column] += qty
+        self.flows[column + 1] += value
+
+    def booked(self) -> int:
+        """The quantity that lies here by the books."""
+        f = self.flows
+        into = f[OPENING] + f[RECEIPT] + f[GAIN] + f[SALES_RETURN] + f[CAME] + f[CAME_INSIDE]
+        return into - f[ISSUE] - f[USAGE] - f[PURCHASE_RETURN] - f[WENT] - f[WENT_INSIDE]
+
+
+def pool_result(pool: Pool, places: list[Place]) -> PoolResult:
+    """The pool over the period: the sums of its stores, and the state that the replay ended in."""
+    sums = _sums(places)
+    price = pool.shown()
+    return PoolResult(
+        pool=pool.name,
+        opening=Flow(sums[OPENING], sums[OPENING + 1]),
+        receipt=Flow(sums[RECEIPT], sums[RECEIPT + 1]),
+        gain=Flow(sums[GAIN], sums[GAIN + 1]),
+        sales_return=Flow(sums[SALES_RETURN], sums[SALES_RETURN + 1]),
+        issue=Flow(sums[ISSUE], sums[ISSUE + 1]),
+        usage=Flow(sums[USAGE], sums[USAGE + 1]),
+        purchase_return=Flow(sums[PURCHASE_RETURN], sums[PURCHASE_RETURN + 1]),
+        closing=Flow(pool.qty, pool.value),
+        rounding=pool.rounding,
+        variance=sums[VARIANCE],
+        price_num=price.numerator,
+        price_den=price.denominator,
+        pushes=0,
+        dipped=pool.dipped,
+        true_up=sums[TRUE_UP],
+        transfer_in=Flow(sums[CAME], sums[CAME + 1]),
+        transfer_out=Flow(sums[WENT], sums[WENT + 1]),
+    )
+
+
+def _sums(places: list[Place]) -> list[int]:
+    if len(places) == 1:
+        return places[0].flows
+    return [sum(column) for column in zip(*(place.flows for place in places), strict=True)]
+
+
+def store_balances(result: PoolResult, places: list[Place]) -> list[StoreBalance]:
+    """Each store's part of its pool: its quantity at the pool's price, in the order of codes."""
+    quantities = [place.booked() for place in places]
+    assert sum(quantities) == result.closing.qty, "the stores hold what the pool holds"
+    price = Price(result.price_num, result.price_den)
+    values = _split(price, result.closing, quantities)
+    return [
+        _balance(place, result.pool, Flow(quantity, value))
+        for place, quantity, value in zip(places, quantities, values, strict=True)
+    ]
+
+
+def _split(price: Price, closing: Flow, quantities: list[int]) -> list[int]:
+    if len(quantities) == 1:
+        return [closing.value]
+    values = []
+    before = so_far = 0
+    for quantity in quantities:
+        so_far += quantity
+        after = half_down(price.numerator * so_far, price.denominator) if price.denominator else 0
+        values.append(after - before)
+        before = after
+    holding = max((i for i, quantity in enumerate(quantities) if quantity), default=-1)
+    if values:
+        values[holding] += closing.value - before
+    return values
+
+
+def _balance(place: Place, pool: str, closing: Flow) -> StoreBalance:
+    f = place.flows
+    into = f[RECEIPT + 1] + f[GAIN + 1] + f[SALES_RETURN + 1]
+    out = f[ISSUE + 1] + f[USAGE + 1] + f[PURCHASE_RETURN + 1] + f[TRUE_UP]
+    came, went = f[CAME + 1] + f[CAME_INSIDE + 1], f[WENT + 1] + f[WENT_INSIDE + 1]
+    return StoreBalance(
+        store=place.store,
+        pool=pool,
+        opening=Flow(f[OPENING], f[OPENING + 1]),
+        incoming=Flow(f[RECEIPT] + f[GAIN] + f[SALES_RETURN], into),
+        outgoing=Flow(f[ISSUE] + f[USAGE] + f[PURCHASE_RETURN], out),
+        transfer_in=Flow(f[CAME] + f[CAME_INSIDE], came),
+        transfer_out=Flow(f[WENT] + f[WENT_INSIDE], went),
+        closing=closing,
+        averaging=closing.value - (f[OPENING + 1] + into - out + came - went),
+    )
+
+
+def assert_replayed(result: PoolResult, pool: Pool, layers: list[ClosingLayer]) -> None:
+    """I1 to I6, where the replay ends: state and flows were summed apart, and must agree."""
+    opening, receipt, gain, back = result[1:5]
+    issue, usage, returned, closing = result[5:9]
+    came, went = result.transfer_in, result.transfer_out
+    into = opening.qty + receipt.qty + gain.qty + back.qty + came.qty
+    out = issue.qty + usage.qty + returned.qty + went.qty
+    assert into == out + closing.qty, "I2: quantity is conserved"
+    into = opening.value + receipt.value + gain.value + back.value + came.value
+    out = issue.value + usage.value + returned.value + went.value
+    beside = result.rounding + result.true_up
+    assert into == out + closing.value + beside, "I1: value is conserved"
+    if layers:
+        assert sum(layer.qty for layer in layers) == closing.qty, "I6: layers hold the quantity"
+        assert sum(layer.value for layer in layers) == closing.value, "I6: and the value"
+    if not pool.dipped:
+        assert closing.qty >= 0, "negative stock was refused before"
+        assert closing.value >= 0, "I5: no pool is worth less than nothing"
+        assert closing.qty != 0 or closing.value == 0, "I4: an empty pool is worth nothing"
