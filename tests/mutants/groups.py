@@ -9,6 +9,7 @@ COUNTER, EXITS, GUARDS = (
 )
 FILL, CLAIM = "shared/groups/fill.py", "worker/claim.py"
 GROUPS, RACES = "protocol/test_groups.py", "protocol/test_group_races.py"
+SELF = "protocol/test_self_join.py"
 
 MUTANTS = (
     mutant(
@@ -78,5 +79,30 @@ MUTANTS = (
             "cg.id = :group_id AND cg.state <> 'ended'",
         ),
         f"{RACES}::test_a_worker_that_saw_it_cancelling_does_not_cancel_what_was_redriven",
+    ),
+    mutant(
+        "a job that waits for its children is staged at once",
+        (EXITS, "state = 'pending' AND {_JOINED}", "state = 'pending'"),
+        f"{SELF}::test_a_job_waits_for_what_it_has_spawned_and_goes_on_once",
+    ),
+    mutant(
+        "a cancel of a job leaves its children to themselves",
+        ("shared/jobs/cancel.py", "WHERE g.id = gone.joins AND", "WHERE g.id = gone.id AND"),
+        f"{SELF}::test_a_cancel_of_the_job_cancels_what_it_waits_for",
+    ),
+    mutant(
+        "a job is charged for waiting",
+        (
+            "worker/waiting.py",
+            "interruptions = j.interruptions + 1",
+            "interruptions = j.interruptions + 0",
+        ),
+        f"{SELF}::test_waiting_is_never_charged",
+    ),
+    mutant(
+        "a job of an internal kind is submitted",
+        ("api/submission.py", "    if kind.internal:\n", "    if kind.internal is None:\n"),
+        "protocol/api/test_internal_kinds.py::"
+        "test_a_submit_of_an_internal_kind_names_the_route_to_use[one]",
     ),
 )

@@ -14,11 +14,25 @@ class Fan(Probe):
     policy: str = "join"
 
 
+class Split(Probe):
+    """Spawn `children` probe.write jobs, wait for them, and gather what they have written."""
+
+    children: int = 1
+    seconds: float = 0.0
+
+
 class Gather(Probe):
     """Count what became of the members, and write one effect."""
 
 
 KINDS = (
+    Kind(
+        name="probe.split",
+        payload=Split,
+        timeout=timedelta(seconds=60),
+        retry=FAST,
+        fingerprint_fields=("number",),
+    ),
     Kind(
         name="probe.fan",
         payload=Fan,
