@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.jobs.enqueue import Submit, enqueue
-from shared.kinds.costing import COSTING_RUN, CostingRunPayload
+from shared.kinds.costing import COSTING_PREVIEW, COSTING_RUN, CostingRunPayload
 from shared.kinds.registry import load_kinds, mirror_kinds
 from shared.types import JobId, WorkerId
 from tests.factories import TIMING, autocommit, fetch, scalar
@@ -87,11 +87,12 @@ class Books:
         *,
         company: str = "ACME",
         brand: str | None = "RED",
+        kind: str = COSTING_RUN.name,
         **payload: Any,
     ) -> JobId:
         """Submit a costing job."""
         body = {"period": period} | payload
-        job = Submit(kind=COSTING_RUN.name, company=company, brand=brand, payload=body)
+        job = Submit(kind=kind, company=company, brand=brand, payload=body)
         async with self.app.begin() as conn:
             return (await enqueue(conn, job)).job_id
 
@@ -111,10 +112,10 @@ class Books:
         who = Claimant(
             worker_id=WorkerId("t"),
             code_version="test",
-            kinds={COSTING_RUN.name: COSTING_RUN},
+            kinds={kind.name: kind for kind in (COSTING_RUN, COSTING_PREVIEW)},
             timing=TIMING,
         )
-        (held,) = await claim_jobs(auto, who, [job_id])
+        (held,) = await claim_jobs(auto, who, [job_id], wait=True)
         raw, checkpoint = await read_input(auto, held)
         drain = asyncio.Event()
         if draining:
@@ -136,10 +137,11 @@ class Books:
         *,
         company: str = "ACME",
         brand: str | None = "RED",
+        kind: str = COSTING_RUN.name,
         **payload: Any,
     ) -> dict[str, Any]:
         """Submit and run a costing to its end; answers the job's result."""
-        job_id = await self.submit(period, company=company, brand=brand, **payload)
+        job_id = await self.submit(period, company=company, brand=brand, kind=kind, **payload)
         await self.attempt(job_id)
         return await self.result(job_id)
 

@@ -67,7 +67,7 @@ async def test_a_transfer_between_brands_is_refused_on_both_sides(books: Books) 
     for brand in ("RED", "BLUE"):
         result = await books.cost(brand=brand)
         (error,) = result["errors"]
-        assert error["code"] == "CROSS_POOL_TRANSFER"
+        assert error["code"] == "OUT_OF_SCOPE"
         assert error["movement_ids"] == [crossing]
     assert await books.closing(item="B") == [("R1", 15, 1800)]
 

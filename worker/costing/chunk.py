@@ -1,87 +1,210 @@
-"""Cost a chunk of whole items: plain tuples in, rows ready for COPY out, so that it can cross a
+"""Cost a chunk of whole units: plain tuples in, rows ready for COPY out, so that it can cross a
 process boundary cheaply.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from worker.costing.carry import FAILED, Carried, carried, digest_of
 from worker.costing.engine import cost_items
-from worker.costing.movements import ItemStock, Movement, Opening, Reference, in_order
+from worker.costing.exact import Price
+from worker.costing.movements import ItemStock, Method, Movement, in_order
 from worker.costing.problems import Code, problem
-from worker.costing.results import ItemCosts, ItemFailure, Policy
+from worker.costing.results import Flow, ItemCosts, ItemFailure, Policy, PoolResult
+from worker.costing.units import (
+    ID,
+    STORE,
+    Layout,
+    State,
+    Stock,
+    Unit,
+    is_shared,
+    pool_name,
+)
 
-Row = tuple[object, ...]
+Row = tuple[Any, ...]
 
 
-class Unit(NamedTuple):
-    """One item of one brand as it was read. `refusal`: a code that forbids to cost it at all."""
+class Mark(NamedTuple):
+    """What became of one item of one brand; the digests say what was made of what."""
 
     brand: str
     item: str
-    openings: Sequence[tuple[str, int, int]]
-    movements: Sequence[Row]
-    references: Mapping[int, Reference]
-    refusal: str | None
+    failed: bool
+    out_of_scope: bool
+    tied: bool
+    refers: bool
+    digest: bytes
+    opening_digest: bytes
+    closing_digest: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkResults:
-    """Rows as the result tables take them, without the run's id; `marks` has one row a unit."""
+    """Rows as the result tables take them, without the run's id; a mark an item of a brand."""
 
     lines: list[Row] = field(default_factory=list)
     pools: list[Row] = field(default_factory=list)
     stores: list[Row] = field(default_factory=list)
+    layers: list[Row] = field(default_factory=list)
     errors: list[Row] = field(default_factory=list)
-    marks: list[tuple[str, str, bool, bytes]] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
 
 
-def cost_chunk(units: Iterable[Unit], pool_of: Mapping[str, str], policy: Policy) -> ChunkResults:
+def cost_chunk(units: Iterable[Unit], layout: Layout, policy: Policy) -> ChunkResults:
     """Cost every unit; one that fails leaves its errors and stops no other.
 
-    A unit's digest depends on its own rows alone, so that the checksum over all digests does not
-    depend on how units were put into chunks.
+    The digest of an item depends on its own rows alone, so that the checksum over all digests does
+    not depend on how units were put into chunks.
     """
     results = ChunkResults()
     for unit in units:
-        lines, pools, stores, errors = rows = _cost_unit(unit, pool_of, policy)
-        results.lines.extend(lines)
-        results.pools.extend(pools)
-        results.stores.extend(stores)
-        results.errors.extend(errors)
-        results.marks.append((unit.brand, unit.item, bool(errors), _digest(unit, rows)))
+        tied = len({brand for stock in unit.stocks for brand in stock.brands}) > 1
+        openings, answers = _cost_unit(unit, layout, policy)
+        for stock in unit.stocks:
+            rows = _Rows(stock, layout, openings.get(stock.item))
+            rows.write(answers[stock.item], results, tied=tied)
     return results
 
 
-UnitRows = tuple[list[Row], list[Row], list[Row], list[Row]]
+Answer = ItemCosts | ItemFailure
 
 
-def _cost_unit(unit: Unit, pool_of: Mapping[str, str], policy: Policy) -> UnitRows:
-    movements = in_order(Movement._make((*row, None, ())) for row in unit.movements)
-    if unit.refusal is not None:
-        first = tuple(movement.id for movement in movements)
-        failure = ItemFailure(problems=(problem(Code(unit.refusal), None, first),))
-        return [], [], [], _error_rows(unit, failure)
-    stock = ItemStock(
-        item=unit.item,
-        openings=tuple(map(Opening._make, unit.openings)),
-        movements=movements,
-        references=unit.references,
-    )
-    costs = cost_items([stock], pool_of, policy)[unit.item]
-    if isinstance(costs, ItemFailure):
-        return [], [], [], _error_rows(unit, costs)
-    return *_result_rows(unit, costs), []
+def _cost_unit(
+    unit: Unit, layout: Layout, policy: Policy
+) -> tuple[dict[str, Carried], dict[str, Answer]]:
+    answers: dict[str, Answer] = _refused(unit)
+    openings: dict[str, Carried] = {}
+    stocks: list[ItemStock] = []
+    for stock in unit.stocks:
+        if stock.item not in answers:
+            openings[stock.item] = opening = carried(stock, layout)
+            stocks.append(
+                ItemStock(
+                    item=stock.item,
+                    method=Method(stock.method),
+                    openings=opening.openings,
+                    layers=opening.layers,
+                    movements=in_order(_movements(stock, unit.sources)),
+                    references=stock.references,
+                    last_prices=opening.last_prices,
+                )
+            )
+    if stocks:
+        answers |= cost_items(stocks, layout.pool_of, policy)
+    return openings, answers
 
 
-def _result_rows(unit: Unit, costs: ItemCosts) -> tuple[list[Row], list[Row], list[Row]]:
-    key = (unit.brand, unit.item)
-    lines: list[Row] = [(*key, *line) for line in costs.lines]
-    pools: list[Row] = [
-        (
-            *key,
-            _pool(unit, p.pool),
+def _movements(stock: Stock, sources: Mapping[int, tuple[int, ...]]) -> Iterable[Movement]:
+    if not sources:
+        return (Movement(*row) for row in stock.movements)
+    return (Movement._make((*row, sources.get(row[ID], ()))) for row in stock.movements)
+
+
+def _refused(unit: Unit) -> dict[str, Answer]:
+    """Failures of what must not be costed, and of what is made of it."""
+    refused: dict[str, Answer] = {
+        stock.item: ItemFailure(
+            problems=(problem(stock.refusal.code, None, stock.refusal.movement_ids),)
+        )
+        for stock in unit.stocks
+        if stock.refusal is not None
+    }
+    ids = {stock.item: {row[ID] for row in stock.movements} for stock in unit.stocks if refused}
+    found = bool(refused and unit.sources)
+    while found:
+        found = False
+        gone = {i for item in refused for i in ids[item]}
+        made_of = {made for made, used in unit.sources.items() if gone.intersection(used)}
+        for item, own in ids.items():
+            made = tuple(sorted(own & made_of))
+            if made and item not in refused:
+                failed = problem(Code.SOURCE_NOT_COSTED, None, made)
+                refused[item] = ItemFailure(problems=(failed,))
+                found = True
+    return refused
+
+
+class _Rows:
+    """Writes the rows of one stock."""
+
+    def __init__(self, stock: Stock, layout: Layout, opening: Carried | None) -> None:
+        self.stock = stock
+        self.layout = layout
+        self.opening = opening
+        self.alone = stock.brands[0] if len(stock.brands) == 1 else None
+
+    def write(self, answer: Answer, results: ChunkResults, *, tied: bool) -> None:
+        """Add all rows of an item, and a mark for each of its brands."""
+        closings: dict[str, bytes] = dict.fromkeys(self.stock.brands, FAILED)
+        lines: list[Row] = []
+        pools: list[Row] = []
+        stores: list[Row] = []
+        layers: list[Row] = []
+        errors: list[Row] = []
+        if isinstance(answer, ItemFailure):
+            errors = self._errors(answer)
+        else:
+            lines, layers = self._lines(answer), self._layers(answer)
+            found = [*answer.pools, *self._idle(answer)]
+            pools = [self._pool(result) for result in found]
+            stores = self._stores(answer)
+            closings = {b: digest_of(_closing(b, pools, stores, layers)) for b in closings}
+        digest = _digest(self.stock, (lines, pools, stores, layers, errors))
+        results.lines.extend(lines)
+        results.pools.extend(pools)
+        results.stores.extend(stores)
+        results.layers.extend(layers)
+        results.errors.extend(errors)
+        refusal = self.stock.refusal
+        outside = refusal is not None and refusal.code is Code.OUT_OF_SCOPE
+        for brand, state in zip(self.stock.brands, self.stock.states, strict=True):
+            results.marks.append(
+                Mark(
+                    brand,
+                    self.stock.item,
+                    bool(errors),
+                    outside,
+                    tied,
+                    bool(self.stock.references),
+                    digest,
+                    digest_of(state),
+                    closings[brand],
+                )
+            )
+
+    def _lines(self, costs: ItemCosts) -> list[Row]:
+        item = self.stock.item
+        if self.alone is not None:
+            return [(self.alone, item, *line) for line in costs.lines]
+        brand_of = self.layout.brand_of
+        brands = {row[ID]: brand_of[row[STORE]] for row in self.stock.movements}
+        return [(brands[line.movement_id], item, *line) for line in costs.lines]
+
+    def _idle(self, costs: ItemCosts) -> list[PoolResult]:
+        """Pools in which nothing was nor moved keep their last known price."""
+        assert self.opening is not None, "a stock that was costed was opened"
+        shown = {result.pool for result in costs.pools}
+        prices = self.opening.last_prices
+        return [_idle_pool(p, prices[p]) for p in sorted(prices) if p not in shown]
+
+    def _brand_and_name(self, key: str) -> tuple[str, str]:
+        """Of a pool; one that brands share belongs to none of them."""
+        if is_shared(key):
+            return "", key
+        if self.alone is not None:
+            return self.alone, pool_name(self.alone, key)
+        brand = next(b for b in self.stock.brands if key.startswith(f"{b}/"))
+        return brand, pool_name(brand, key)
+
+    def _pool(self, p: PoolResult) -> Row:
+        brand, pool = self._brand_and_name(p.pool)
+        return (
+            brand,
+            self.stock.item,
+            pool,
             *p.opening,
             *p.receipt,
             *p.gain,
@@ -101,42 +224,115 @@ def _result_rows(unit: Unit, costs: ItemCosts) -> tuple[list[Row], list[Row], li
             p.dipped,
             p.scc_size,
         )
-        for p in costs.pools
-    ]
-    stores: list[Row] = [
-        (
-            *key,
-            s.store,
-            _pool(unit, s.pool),
-            *s.opening,
-            *s.incoming,
-            *s.outgoing,
-            *s.transfer_in,
-            *s.transfer_out,
-            *s.closing,
-            s.averaging,
-        )
-        for s in costs.stores
-    ]
-    return lines, pools, stores
+
+    def _stores(self, costs: ItemCosts) -> list[Row]:
+        brand_of = self.layout.brand_of
+        return [
+            (
+                brand_of[s.store],
+                self.stock.item,
+                s.store,
+                pool_name(brand_of[s.store], s.pool),
+                *s.opening,
+                *s.incoming,
+                *s.outgoing,
+                *s.transfer_in,
+                *s.transfer_out,
+                *s.closing,
+                s.averaging,
+            )
+            for s in costs.stores
+        ]
+
+    def _layers(self, costs: ItemCosts) -> list[Row]:
+        if not costs.layers:
+            return []
+        assert self.opening is not None, "a stock that was costed was opened"
+        days = {row[ID]: row[1] for row in self.stock.movements}
+        received = {**self.opening.received, **days}
+        numbers: dict[str, int] = {}
+        rows: list[Row] = []
+        for layer in costs.layers:
+            brand, pool = self._brand_and_name(layer.pool)
+            number = numbers[layer.pool] = numbers.get(layer.pool, 0) + 1
+            day = None if layer.origin is None else received.get(layer.origin)
+            rows.append(
+                (
+                    brand,
+                    self.stock.item,
+                    pool,
+                    number,
+                    layer.lot,
+                    layer.qty,
+                    layer.value,
+                    layer.origin,
+                    day,
+                )
+            )
+        return rows
+
+    def _errors(self, failure: ItemFailure) -> list[Row]:
+        """A problem belongs to the brand of its pool; of several brands it belongs to none."""
+        rows: list[Row] = []
+        for number, p in enumerate(failure.problems, start=1):
+            brand, pool = self.alone or "", p.pool
+            if p.pool is not None:
+                brand, pool = self._brand_and_name(p.pool)
+            rows.append(
+                (brand, self.stock.item, number, pool, p.code.value, p.detail, list(p.movement_ids))
+            )
+        return rows
 
 
-def _error_rows(unit: Unit, failure: ItemFailure) -> list[Row]:
-    key = (unit.brand, unit.item)
-    return [
-        (*key, number, _pool(unit, p.pool), p.code.value, p.detail, list(p.movement_ids))
-        for number, p in enumerate(failure.problems, start=1)
-    ]
+def _idle_pool(pool: str, price: Price) -> PoolResult:
+    none = Flow(0, 0)
+    return PoolResult(
+        pool=pool,
+        opening=none,
+        receipt=none,
+        gain=none,
+        sales_return=none,
+        issue=none,
+        usage=none,
+        purchase_return=none,
+        closing=none,
+        rounding=0,
+        variance=0,
+        price_num=price.numerator,
+        price_den=price.denominator,
+        pushes=0,
+        dipped=False,
+    )
 
 
-def _pool(unit: Unit, pool: str | None) -> str | None:
-    """A pool's name inside its brand; one of another brand keeps that brand before it."""
-    return None if pool is None else pool.removeprefix(f"{unit.brand}/")
+# Where the rows above have what the next period will read.
+_CLOSING_OF_POOL, _PRICE_OF_POOL = 17, 26
+_CLOSING_OF_STORE = 14
 
 
-def _digest(unit: Unit, rows: UnitRows) -> bytes:
+def _closing(brand: str, pools: list[Row], stores: list[Row], layers: list[Row]) -> State:
+    """What a brand's item leaves, exactly as it will be read back from its rows."""
+    own = [row for row in stores if row[0] == brand]
+    names = {row[3] for row in own}
+    seen = [row for row in pools if row[0] == brand or (row[0] == "" and row[2] in names)]
+    return State(
+        balances=[(*row[2:4], *row[_CLOSING_OF_STORE : _CLOSING_OF_STORE + 2]) for row in own],
+        layers=[
+            (row[2], *row[4:])
+            for row in layers
+            if row[0] == brand or (row[0] == "" and row[2] in names)
+        ],
+        prices=[
+            (row[2], *row[_PRICE_OF_POOL : _PRICE_OF_POOL + 2])
+            for row in seen
+            if row[_CLOSING_OF_POOL] == 0 and row[_PRICE_OF_POOL + 1]
+        ],
+    )
+
+
+def _digest(stock: Stock, rows: tuple[list[Row], ...]) -> bytes:
     """Canonical: repr of strings, integers, booleans and None is the same on every machine."""
-    lines, pools, stores, errors = rows
-    in_id_order = sorted(lines, key=lambda line: line[2])  # type: ignore[arg-type,return-value]  # an id
-    whole = (unit.brand, unit.item, in_id_order, pools, stores, errors)
+    lines, *others = rows
+    in_id_order = sorted(lines, key=lambda line: line[2])
+    whole = (stock.item, tuple(stock.brands), in_id_order, *others)
     return hashlib.sha256(repr(whole).encode()).digest()

@@ -1,47 +1,44 @@
-"""Costing: one period's movements through the periodic average, in fenced chunks, seen at once.
+"""Costing: one period's movements, each item by its method, in fenced chunks, seen at once.
 
-Begin a run under one snapshot, cost its items chunk by chunk, follow what changed meanwhile, and
+Begin a run under one snapshot, cost its families chunk by chunk, follow what changed meanwhile, and
 activate it behind the period's gate. The work list in the database says what is left, so an
-attempt goes on where the last commit of any attempt stopped.
+attempt goes on where the last commit of any attempt stopped. A preview is the same up to the gate.
 """
 
-from typing import Any
+from collections.abc import Mapping
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.errors import Conflict, RetryableError
-from shared.kinds.costing import COSTING_RUN, CostingRunPayload
+from shared.kinds.costing import COSTING_PREVIEW, COSTING_RUN, CostingRunPayload
 from shared.logs import log
 from worker.context import CleanupContext, JobContext
 from worker.costing.chunk import ChunkResults, cost_chunk
-from worker.costing.results import Policy, ResiduePolicy
+from worker.costing.results import Negative, Policy, ResiduePolicy
 from worker.handlers import Handler
-from worker.records.activation import (
-    activate,
-    close_gate,
-    drop_storage,
-    fail_run,
-    find_leftovers,
-)
-from worker.records.cost_results import Sealed, seal_run, shown, take_back, write_results
+from worker.handlers.costing_results import nothing_to_cost, preview_result, run_result
+from worker.records.activation import activate, close_gate
+from worker.records.beginning import NothingToCostError, begin_run
+from worker.records.changes import costed_together, find_changed
+from worker.records.cost_results import Sealed, seal_run, take_back, write_results
 from worker.records.cost_runs import (
     CostRun,
-    PendingItem,
-    Tally,
-    begin_run,
-    count_done,
-    find_changed,
-    list_items,
+    Rules,
     move_snapshot,
-    next_items,
     read_run,
+    set_scope,
     take_snapshot,
 )
+from worker.records.differences import end_preview, errors_by_code
+from worker.records.leftovers import drop_storage, fail_run, find_leftovers
 from worker.records.movements import load_units
+from worker.records.scope import closed_under, read_families
+from worker.records.work_list import PendingItem, Tally, count_done, list_items, next_items
 
 # Under this many movements a chunk costs less than handing it to another process.
 OFFLOAD_FROM = 2_000
 # How often one attempt follows movements that keep arriving before it leaves it to the next.
 MOST_ROUNDS = 5
-FIRST = ("", "")
 
 
 class _InputChangedError(Exception):
@@ -50,7 +47,12 @@ class _InputChangedError(Exception):
 
 async def run_costing(context: JobContext, payload: CostingRunPayload) -> None:
     """Cost the period and complete the job with the run's totals; see the module."""
-    run = await _resume(context) or await _begin(context, payload)
+    try:
+        run = await _resume(context) or await _begin(context, payload)
+    except NothingToCostError:
+        async with context.completion() as tx:
+            tx.result = nothing_to_cost(payload)
+        return
     for _ in range(MOST_ROUNDS):
         await _cost_pending(context, run, payload.chunk_movements)
         run, sealed = await _settle(context, run)
@@ -85,8 +87,14 @@ async def _begin(context: JobContext, payload: CostingRunPayload) -> CostRun:
             company=context.job.company,
             brand=context.job.brand,
             period=payload.period,
-            pool_policy=payload.pool or "map",
-            residue_policy=payload.residue,
+            rules=Rules(
+                method=payload.method,
+                pool_policy=payload.pool or "map",
+                residue_policy=payload.residue,
+                negative=payload.negative,
+                dry_run=context.job.kind == COSTING_PREVIEW.name,
+            ),
+            items=payload.items,
         )
         tx.checkpoint = {"run_id": run.id}
     return run
@@ -106,9 +114,9 @@ async def _drop_leftovers(context: JobContext) -> None:
 
 
 async def _cost_pending(context: JobContext, run: CostRun, chunk_movements: int) -> None:
-    """Cost every item of the work list that is not done, one fenced transaction a chunk."""
-    policy = Policy(residue=ResiduePolicy(run.residue_policy))
-    after = FIRST
+    """Cost every family of the work list that is not done, one fenced transaction a chunk."""
+    policy = Policy(residue=ResiduePolicy(run.residue_policy), negative=Negative(run.negative))
+    after = ""
     async with context.read() as conn:
         tally = await count_done(conn, run)
     while True:
@@ -119,11 +127,11 @@ async def _cost_pending(context: JobContext, run: CostRun, chunk_movements: int)
             return
         movements = sum(item.movements for item in pending)
         if movements >= OFFLOAD_FROM:
-            results = await context.offload(cost_chunk, units, run.pool_of, policy)
+            results = await context.offload(cost_chunk, units, run.layout, policy)
         else:
-            results = cost_chunk(units, run.pool_of, policy)
+            results = cost_chunk(units, run.layout, policy)
         await _write(context, run, pending, results, tally)
-        after = (pending[-1].brand, pending[-1].item)
+        after = pending[-1].family
         context.yield_if_asked()
 
 
@@ -151,59 +159,52 @@ async def _settle(context: JobContext, run: CostRun) -> tuple[CostRun, Sealed | 
     """Seal the run if nothing changed since its snapshot; else put the changed items back to work.
 
     The snapshot moves in the transaction that takes the old results back, so that at any moment
-    the run's rows are those of its snapshot.
+    the run's rows are those of its snapshot. What is costed together is redone together, also by
+    documents that have only come since.
     """
     async with context.transaction() as tx:
-        snapshot = await take_snapshot(tx.connection)
-        changed = await find_changed(tx.connection, run)
+        conn = tx.connection
+        snapshot = await take_snapshot(conn)
+        changed = await find_changed(conn, run)
         if not changed:
-            return run, await seal_run(tx.connection, run)
-        log.info("costing.input_changed", run_id=run.id, items=len(changed))
-        await take_back(tx.connection, run, changed)
-        await move_snapshot(tx.connection, run, snapshot)
-        await list_items(tx.connection, run, changed)
-        moved = await read_run(tx.connection, run.id)
+            return run, await seal_run(conn, run)
+        await move_snapshot(conn, run, snapshot)
+        families_of = await read_families(conn, run)
+        redo = await _together(conn, run, changed, families_of)
+        log.info("costing.input_changed", run_id=run.id, changed=len(changed), items=len(redo))
+        await take_back(conn, run, redo)
+        if run.items is not None:
+            await set_scope(conn, run, run.items | redo)
+        await list_items(conn, run, frozenset(redo), families_of)
+        moved = await read_run(conn, run.id)
         assert moved is not None, "only this job ends its run"
     return moved, None
 
 
+async def _together(
+    conn: AsyncConnection, run: CostRun, changed: set[str], families_of: Mapping[str, str]
+) -> set[str]:
+    """What has changed with all that was or is to be costed together with it."""
+    redo: set[str] = set()
+    while redo != changed:
+        redo = changed
+        changed = await costed_together(conn, run, set(closed_under(families_of, redo)))
+    return redo
+
+
 async def _complete(context: JobContext, run: CostRun, sealed: Sealed) -> None:
+    fence = context.lease.fence
     async with context.completion() as tx:
+        if run.dry_run:
+            differences = await end_preview(tx.connection, run, fence)
+            codes = await errors_by_code(tx.connection, run)
+            tx.result = preview_result(run, sealed, differences, codes)
+            return
         await close_gate(tx.connection, run)
         if await find_changed(tx.connection, run):
             raise _InputChangedError
-        aged = await activate(tx.connection, run, context.lease.fence)
-        tx.result = _result(run, sealed, aged)
-
-
-def _result(run: CostRun, sealed: Sealed, aged: int) -> dict[str, Any]:
-    totals = sealed.totals
-    names = [name for name in totals._fields if name.startswith("v_")]
-    values = {n.removeprefix("v_"): shown(getattr(totals, n), totals.minor_digits) for n in names}
-    cogs = totals.v_issue - totals.v_sales_return + totals.v_rounding
-    warnings: list[dict[str, Any]] = []
-    if totals.previous_stale:
-        warnings.append({"code": "PREVIOUS_PERIOD_STALE", "period": run.previous_period})
-    if totals.dipped:
-        warnings.append({"code": "NEGATIVE_WITHIN_PERIOD", "pools": totals.dipped})
-    if aged:
-        warnings.append({"code": "LATER_PERIODS_STALE", "results": aged})
-    return {
-        "outcome": "completed_with_errors" if totals.items_failed else "completed",
-        "run_id": run.id,
-        "period": run.period,
-        "items": {
-            "total": totals.items_total,
-            "costed": totals.items_total - totals.items_failed,
-            "failed": totals.items_failed,
-        },
-        "movements": totals.movements_total,
-        "values": {**values, "cogs": shown(cogs, totals.minor_digits)},
-        "checksum": totals.checksum.hex(),
-        "recompute_rounds": totals.rounds,
-        "errors": sealed.errors,
-        "warnings": warnings,
-    }
+        aged = await activate(tx.connection, run, fence)
+        tx.result = run_result(run, sealed, aged)
 
 
 async def clean_up_costing(context: CleanupContext) -> None:
@@ -211,4 +212,7 @@ async def clean_up_costing(context: CleanupContext) -> None:
     await fail_run(context.connection, context.job.id)
 
 
-HANDLERS = (Handler(kind=COSTING_RUN.name, run=run_costing, cleanup=clean_up_costing),)
+HANDLERS = (
+    Handler(kind=COSTING_RUN.name, run=run_costing, cleanup=clean_up_costing),
+    Handler(kind=COSTING_PREVIEW.name, run=run_costing, cleanup=clean_up_costing),
+)

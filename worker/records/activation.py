@@ -4,9 +4,10 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.records.cost_runs import CostRun, closed_period
+from worker.records.staleness import Aged, age_later, age_referring
 
-# The gates of two periods are taken in their order, as every writer takes them. The earlier one
-# is only kept from changing under us: its closing is our opening.
+# The gates of periods are taken in their order, as every writer takes them. The earlier one is
+# only kept from changing under us: its closing is our opening.
 LOCK_PREVIOUS = text("""
     SELECT pg_advisory_xact_lock_shared(books.period_gate_key(:company, :period))""")
 LOCK_GATE = text("SELECT pg_advisory_xact_lock(books.period_gate_key(:company, :period))")
@@ -32,78 +33,63 @@ async def close_gate(conn: AsyncConnection, run: CostRun) -> None:
         raise closed_period(run.company, run.period, status)
 
 
+# Where the previous period is stale itself, what was built on it is no better.
 SPEAK = text("""
-    INSERT INTO books.active_results (company, brand, period, item, run_id, failed)
-    SELECT r.company, w.brand, r.period, w.item, r.id, w.failed
-      FROM books.cost_runs r JOIN books.cost_run_items w ON w.run_id = r.id
-     WHERE r.id = :run_id AND r.status = 'building'
+    INSERT INTO books.active_results AS a
+           (company, brand, period, item, run_id, failed, stale, method, tied, refers, digest,
+            opening_digest, closing_digest, xid)
+    SELECT CAST(:company AS text), w.brand, CAST(:period AS text), w.item, w.run_id, w.failed,
+           coalesce(p.stale, false), w.method, w.tied, w.refers, w.digest, w.opening_digest,
+           w.closing_digest, pg_current_xact_id()
+      FROM books.cost_run_items w
+      LEFT JOIN books.active_results p
+        ON p.company = :company AND p.brand = w.brand AND p.period = :previous_period
+       AND p.item = w.item
+     WHERE w.run_id = :run_id AND (NOT w.out_of_scope OR NOT EXISTS (
+           SELECT FROM books.active_results o
+            WHERE o.company = :company AND o.brand = w.brand AND o.period = :period
+              AND o.item = w.item))
      ORDER BY w.brand, w.item
     ON CONFLICT (company, brand, period, item)
-    DO UPDATE SET run_id = excluded.run_id, failed = excluded.failed, stale = false""")
+    DO UPDATE SET run_id = excluded.run_id, failed = excluded.failed, stale = excluded.stale,
+                  method = excluded.method, tied = excluded.tied, refers = excluded.refers,
+                  digest = excluded.digest, opening_digest = excluded.opening_digest,
+                  closing_digest = excluded.closing_digest, xid = excluded.xid""")
 SILENCE = text("""
     DELETE FROM books.active_results a
      WHERE a.company = :company AND a.period = :period AND a.run_id <> :run_id
-       AND (CAST(:brand AS text) IS NULL OR a.brand = :brand)""")
+       AND (CAST(:brand AS text) IS NULL OR a.brand = :brand)
+       AND (CAST(:items AS text[]) IS NULL OR a.item = ANY (CAST(:items AS text[])))
+       AND NOT EXISTS (SELECT FROM books.cost_run_items w
+                        WHERE w.run_id = :run_id AND w.brand = a.brand AND w.item = a.item)""")
+FORGET_LATE = text("""
+    DELETE FROM books.late_movements l
+     USING books.cost_run_items w, books.cost_runs r
+     WHERE r.id = :run_id AND w.run_id = :run_id AND NOT w.out_of_scope
+       AND l.company = :company AND l.period = :period AND l.brand = w.brand AND l.item = w.item
+       AND pg_visible_in_snapshot(l.xid, r.snapshot)""")
 SUPERSEDE = text("""
     UPDATE books.cost_runs r SET status = 'superseded'
      WHERE r.company = :company AND r.period = :period AND r.status = 'active'
        AND NOT EXISTS (SELECT FROM books.active_results a WHERE a.run_id = r.id)""")
 ACTIVATE = text("""
     UPDATE books.cost_runs SET status = 'active', activated_at = clock_timestamp(), fence = :fence
-     WHERE id = :run_id AND status = 'building'""")
-AGE_LATER = text("""
-    UPDATE books.active_results a SET stale = true
-      FROM books.periods p
-     WHERE a.company = :company AND a.period > :period AND NOT a.stale
-       AND (CAST(:brand AS text) IS NULL OR a.brand = :brand)
-       AND p.company = a.company AND p.period = a.period AND p.status <> 'closed'""")
+     WHERE id = :run_id AND status = 'building' AND NOT dry_run""")
 
 
-async def activate(conn: AsyncConnection, run: CostRun, fence: int) -> int:
-    """Let the run speak for every item of its scope; returns how many later results are now stale.
+async def activate(conn: AsyncConnection, run: CostRun, fence: int) -> Aged:
+    """Let the run speak for every item it has costed; returns how later results fare.
 
-    Earlier runs that no item is left to are superseded. The caller holds the gate and has found
-    nothing changed since the run's snapshot.
+    Items of its scope that are no more fall silent, and no others. What it could not cost because
+    it crosses to another brand keeps the result it had. Earlier runs that no item is left to are
+    superseded. The caller holds the gate and has found nothing changed since the run's snapshot.
     """
-    binds = {
-        "run_id": run.id,
-        "company": run.company,
-        "brand": run.brand,
-        "period": run.period,
-        "fence": fence,
-    }
+    binds = {**run.binds, "items": run.scope_items, "fence": fence}
+    referring = await age_referring(conn, run)
     await conn.execute(SPEAK, binds)
     await conn.execute(SILENCE, binds)
-    await conn.execute(SUPERSEDE, binds)
+    await conn.execute(FORGET_LATE, binds)
     activated = await conn.execute(ACTIVATE, binds)
     assert activated.rowcount == 1, "only a run that is being built becomes active"
-    aged = await conn.execute(AGE_LATER, binds)
-    return aged.rowcount
-
-
-FIND_LEFTOVERS = text("""
-    SELECT r.id FROM books.cost_runs r
-     WHERE r.company = :company AND r.status IN ('superseded', 'failed')
-       AND to_regclass('books.movement_costs_r' || r.id) IS NOT NULL
-       AND NOT EXISTS (SELECT FROM books.active_results a WHERE a.run_id = r.id)
-     ORDER BY r.id LIMIT 20""")
-DROP_STORAGE = text("SELECT books.drop_run_storage(:run_id)")
-FAIL_RUN = text("""
-    UPDATE books.cost_runs SET status = 'failed' WHERE job_id = :job_id AND status = 'building'
-    RETURNING id""")
-
-
-async def find_leftovers(conn: AsyncConnection, company: str) -> list[int]:
-    """Runs of the company whose rows nobody reads any more."""
-    return list((await conn.execute(FIND_LEFTOVERS, {"company": company})).scalars())
-
-
-async def drop_storage(conn: AsyncConnection, run_id: int) -> None:
-    """Drop the rows of such a run; gives up within a second when somebody reads the tables."""
-    await conn.execute(DROP_STORAGE, {"run_id": run_id})
-
-
-async def fail_run(conn: AsyncConnection, job_id: object) -> None:
-    """End the run that a job left half-built, with everything it wrote. Idempotent."""
-    for run_id in (await conn.execute(FAIL_RUN, {"job_id": job_id})).scalars().all():
-        await drop_storage(conn, run_id)
+    await conn.execute(SUPERSEDE, binds)
+    return await age_later(conn, run, referring)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.database import driver_connection
-from worker.costing.chunk import ChunkResults
+from worker.costing.chunk import ChunkResults, Mark
 from worker.records.cost_runs import CostRun
 
 KEY = ("run_id", "brand", "item")
@@ -43,12 +43,29 @@ STORES = (
     *_flows("opening", "in", "out", "transfer_in", "transfer_out", "closing"),
     "v_averaging",
 )
+LAYERS = (
+    *KEY,
+    "pool",
+    "number",
+    "lot",
+    "qty",
+    "value",
+    "origin_movement_id",
+    "received_on",
+)
 ERRORS = (*KEY, "number", "pool", "code", "detail", "movement_ids")
 
 MARK_DONE = text("""
-    UPDATE books.cost_run_items w SET done = true, failed = c.failed, digest = c.digest
-      FROM unnest(CAST(:brands AS text[]), CAST(:items AS text[]), CAST(:failed AS boolean[]),
-                  CAST(:digests AS bytea[])) AS c (brand, item, failed, digest)
+    UPDATE books.cost_run_items w
+       SET done = true, failed = c.failed, out_of_scope = c.out_of_scope, tied = c.tied,
+           refers = c.refers, digest = c.digest, opening_digest = c.opening_digest,
+           closing_digest = c.closing_digest
+      FROM unnest(CAST(:brand AS text[]), CAST(:item AS text[]), CAST(:failed AS boolean[]),
+                  CAST(:out_of_scope AS boolean[]), CAST(:tied AS boolean[]),
+                  CAST(:refers AS boolean[]), CAST(:digest AS bytea[]),
+                  CAST(:opening_digest AS bytea[]), CAST(:closing_digest AS bytea[]))
+           AS c (brand, item, failed, out_of_scope, tied, refers, digest, opening_digest,
+                 closing_digest)
      WHERE w.run_id = :run_id AND w.brand = c.brand AND w.item = c.item AND NOT w.done""")
 
 
@@ -62,19 +79,14 @@ async def write_results(conn: AsyncConnection, run: CostRun, results: ChunkResul
         ("movement_costs", LINES, results.lines),
         ("store_balances", STORES, results.stores),
         ("pool_results", POOLS, results.pools),
+        ("cost_layers", LAYERS, results.layers),
         ("item_errors", ERRORS, results.errors),
     ):
         await _copy(driver, run, table, columns, rows)
-    marks = results.marks
-    binds = {
-        "run_id": run.id,
-        "brands": [mark[0] for mark in marks],
-        "items": [mark[1] for mark in marks],
-        "failed": [mark[2] for mark in marks],
-        "digests": [mark[3] for mark in marks],
-    }
-    marked = await conn.execute(MARK_DONE, binds)
-    assert marked.rowcount == len(marks), "each item of a chunk is done once"
+    columns_of_marks = zip(*results.marks, strict=True)
+    binds = {n: list(column) for n, column in zip(Mark._fields, columns_of_marks, strict=True)}
+    marked = await conn.execute(MARK_DONE, {"run_id": run.id, **binds})
+    assert marked.rowcount == len(results.marks), "each item of a chunk is done once"
 
 
 async def _copy(
@@ -93,26 +105,25 @@ async def _copy(
         )
 
 
+# Brands are named as well, or the keys of the tables would not be used. None: a shared pool's.
 TAKE_BACK = """
     DELETE FROM books.{table} t
-     USING unnest(CAST(:brands AS text[]), CAST(:items AS text[])) AS c (brand, item)
-     WHERE t.run_id = :run_id AND t.brand = c.brand AND t.item = c.item"""
+     WHERE t.run_id = :run_id AND t.item = ANY (CAST(:items AS text[]))
+       AND t.brand = ANY (ARRAY(SELECT code FROM books.brands WHERE company = :company
+                                UNION ALL SELECT ''))"""
 RESULT_TABLES = (
     "movement_costs",
     "store_balances",
     "pool_results",
+    "cost_layers",
     "item_errors",
     "cost_run_items",
 )
 
 
-async def take_back(conn: AsyncConnection, run: CostRun, changed: list[tuple[str, str]]) -> None:
-    """Remove these items (brand, code) from the building run, results and work list alike."""
-    binds = {
-        "run_id": run.id,
-        "brands": [brand for brand, _ in changed],
-        "items": [item for _, item in changed],
-    }
+async def take_back(conn: AsyncConnection, run: CostRun, items: set[str]) -> None:
+    """Remove these items of all brands from the building run, results and work list alike."""
+    binds = {"run_id": run.id, "company": run.company, "items": sorted(items)}
     for table in RESULT_TABLES:
         await conn.execute(text(TAKE_BACK.format(table=table)), binds)
 
@@ -152,6 +163,8 @@ SEAL_RUN = text("""
               r.v_purchase_return, r.v_rounding, r.v_true_up, r.v_variance, r.v_closing,
               (SELECT minor_digits FROM books.companies WHERE code = r.company) AS minor_digits,
               (SELECT count(*) FROM books.pool_results WHERE run_id = r.id AND dipped) AS dipped,
+              (SELECT count(*) FROM books.pool_results
+                WHERE run_id = r.id AND q_closing < 0) AS negative,
               EXISTS (SELECT FROM books.active_results a
                        WHERE a.company = r.company AND a.period = r.previous_period AND a.stale
                          AND (r.brand IS NULL OR a.brand = r.brand)) AS previous_stale""")

@@ -1,51 +1,68 @@
-"""Read what a chunk of items is costed from: movements, openings, and what returns refer to.
+"""Read what a chunk of families is costed from: movements, openings, and what they refer to.
 
 Everything is read through the run's snapshot: each chunk and each attempt sees the same rows.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.database import driver_connection
-from worker.costing.chunk import Unit
-from worker.costing.movements import Reference
-from worker.costing.problems import Code
-from worker.records.cost_runs import METHOD, CostRun, PendingItem
+from worker.costing.movements import Kind, Reference
+from worker.costing.units import ID, REF, REVERSES, TO_STORE, Node, Row, State, Unit, group
+from worker.records.cost_runs import CostRun
+from worker.records.openings import read_states
+from worker.records.work_list import PendingItem
 
+COLUMNS = """m.id, m.posting_date, m.posting_seq, m.kind, m.store, m.to_store, m.qty_base, m.value,
+           m.ref_movement_id, m.cost_basis, m.reverses_movement_id, m.lot_id"""
 # Bulk reads go through the driver: a row object a movement is what SQLAlchemy would add.
-READ_MOVEMENTS = """
-    SELECT m.brand, m.item, m.id, m.posting_date, m.posting_seq, m.kind, m.store, m.to_store,
-           m.qty_base, m.value, m.ref_movement_id, m.cost_basis, m.reverses_movement_id
-      FROM unnest($2::text[], $3::text[]) AS w (brand, item)
+READ_MOVEMENTS = f"""
+    SELECT w.n, {COLUMNS}
+      FROM unnest($1::int[], $2::text[], $3::text[]) AS w (n, brand, item)
      CROSS JOIN LATERAL (
            SELECT * FROM books.stock_movements s
-            WHERE s.company = $1 AND s.brand = w.brand AND s.item = w.item
-              AND s.posting_date BETWEEN $4 AND $5) m
-     WHERE pg_visible_in_snapshot(m.xid, (SELECT snapshot FROM books.cost_runs WHERE id = $6))"""
-
+            WHERE s.company = $4 AND s.brand = w.brand AND s.item = w.item
+              AND s.posting_date BETWEEN $5 AND $6) m
+     WHERE pg_visible_in_snapshot(m.xid, (SELECT snapshot FROM books.cost_runs WHERE id = $7))"""
+# Only a run of one brand looks for them: a run of the company has them where they leave.
 READ_ARRIVALS = """
-    SELECT w.brand, m.item, m.id, m.posting_date, m.posting_seq, m.kind, m.store, m.to_store,
-           m.qty_base, m.value, m.ref_movement_id, m.cost_basis, m.reverses_movement_id
-      FROM unnest($2::text[], $3::text[]) AS w (brand, item)
+    SELECT w.n, m.id
+      FROM unnest($1::int[], $2::text[], $3::text[]) AS w (n, brand, item)
      CROSS JOIN LATERAL (
            SELECT * FROM books.stock_movements s
-            WHERE s.company = $1 AND s.to_brand = w.brand AND s.to_brand <> s.brand
-              AND s.item = w.item AND s.posting_date BETWEEN $4 AND $5) m
-     WHERE pg_visible_in_snapshot(m.xid, (SELECT snapshot FROM books.cost_runs WHERE id = $6))"""
+            WHERE s.company = $4 AND s.to_brand = w.brand AND s.to_brand <> s.brand
+              AND s.item = w.item AND s.posting_date BETWEEN $5 AND $6) m
+     WHERE pg_visible_in_snapshot(m.xid, (SELECT snapshot FROM books.cost_runs WHERE id = $7))"""
 
-READ_OPENINGS = """
-    SELECT b.brand, b.item, b.store, b.q_closing, b.v_closing
-      FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (brand, item, run_id)
-      JOIN books.store_balances b
-        ON b.run_id = w.run_id AND b.brand = w.brand AND b.item = w.item
-     WHERE b.run_id = ANY ($3::bigint[]) AND (b.q_closing <> 0 OR b.v_closing <> 0)"""
+# A production without a value is made of what its document consumes, if it is the only one there
+# and all of that lies in the period. Rows that were taken back, or take back, count nowhere.
+READ_SOURCES = """
+    WITH run AS MATERIALIZED (SELECT snapshot FROM books.cost_runs WHERE id = $4),
+    documents AS (
+        SELECT DISTINCT company, doc_id FROM books.stock_movements WHERE id = ANY ($1::bigint[])),
+    rows AS (
+        SELECT m.id, m.company, m.doc_id, m.kind, m.value, m.brand,
+               m.posting_date BETWEEN $2 AND $3 AS within
+          FROM documents d
+          JOIN books.stock_movements m ON m.company = d.company AND m.doc_id = d.doc_id
+           AND m.kind IN ('produce', 'consume') AND m.reverses_movement_id IS NULL
+           AND pg_visible_in_snapshot(m.xid, (SELECT snapshot FROM run))
+         WHERE NOT EXISTS (SELECT FROM books.stock_movements x
+                            WHERE x.reverses_movement_id = m.id
+                              AND pg_visible_in_snapshot(x.xid, (SELECT snapshot FROM run))))
+    SELECT min(id) FILTER (WHERE kind = 'produce' AND value IS NULL) AS made,
+           array_agg(id ORDER BY id) FILTER (WHERE kind = 'consume') AS used,
+           array_agg(DISTINCT brand) AS brands
+      FROM rows GROUP BY company, doc_id
+    HAVING count(*) FILTER (WHERE kind = 'produce' AND value IS NULL) = 1
+       AND bool_and(within) AND bool_or(kind = 'consume')"""
 
 # The cost of an earlier movement is what the active run of its period says, else its own value;
 # a receipt carries the freight that was known before this period.
 READ_REFERENCES = """
-    SELECT o.id, o.kind, o.store, o.qty_base,
+    SELECT o.id, o.kind, o.store, o.qty_base, o.brand, o.posting_date,
            coalesce(c.value, o.value) + CASE WHEN o.kind IN ('receipt', 'opening', 'produce') THEN (
                SELECT coalesce(sum(l.value), 0) FROM books.stock_movements l
                 WHERE l.ref_movement_id = o.id AND l.kind = 'landed_cost'
@@ -73,75 +90,137 @@ READ_REFERENCES = """
      WHERE r.id = $3"""
 
 
+class _Read(NamedTuple):
+    item: PendingItem
+    state: State | None
+    rows: list[Row]
+    crossing: set[int]
+
+
+class _Found(NamedTuple):
+    reference: Reference
+    crosses: bool
+
+
 async def load_units(
     conn: AsyncConnection, run: CostRun, pending: Sequence[PendingItem]
 ) -> list[Unit]:
-    """Everything the pending items are costed from, as of the run's snapshot.
+    """Everything the pending families are costed from, as of the run's snapshot.
 
     `conn` must be in a transaction. Rows that committed after the snapshot are not seen.
     """
     driver = await driver_connection(conn)
-    brands, items = [p.brand for p in pending], [p.item for p in pending]
-    scope = (run.company, brands, items, run.starts_on, run.ends_on, run.id)
-    movements: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
-    for query in (READ_MOVEMENTS, READ_ARRIVALS):
-        for row in await driver.fetch(query, *scope):
-            movements.setdefault((row[0], row[1]), []).append(tuple(row)[2:])
-    openings: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
-    runs = [p.opening_run_id for p in pending]
-    if any(run_id is not None for run_id in runs):
-        for row in await driver.fetch(READ_OPENINGS, brands, items, runs):
-            openings.setdefault((row[0], row[1]), []).append(tuple(row)[2:])
-    references = await _references(driver, run, movements)
-    return [_unit(p, movements, openings, references) for p in pending]
-
-
-_ID, _REF, _REVERSES = 0, 8, 10
+    scope = (
+        list(range(len(pending))),
+        [p.brand for p in pending],
+        [p.item for p in pending],
+        run.company,
+        run.starts_on,
+        run.ends_on,
+        run.id,
+    )
+    rows: list[list[Row]] = [[] for _ in pending]
+    for row in await driver.fetch(READ_MOVEMENTS, *scope):
+        rows[row[0]].append(tuple(row)[1:])
+    crossing: list[set[int]] = [set() for _ in pending]
+    if run.brand is not None:
+        for row in await driver.fetch(READ_ARRIVALS, *scope):
+            crossing[row[0]].add(row[1])
+    states = await read_states(driver, pending)
+    found = await _references(driver, run, pending, rows)
+    sources = await _sources(driver, run, rows, crossing)
+    read = [
+        _Read(item=item, state=states[n], rows=rows[n], crossing=crossing[n])
+        for n, item in enumerate(pending)
+    ]
+    nodes = [_node(run, each, found) for each in read]
+    return group(nodes, run.layout, sources, whole_company=run.brand is None)
 
 
 async def _references(
-    driver: Any, run: CostRun, movements: dict[tuple[str, str], list[tuple[Any, ...]]]
-) -> dict[int, Reference]:
-    """Movements outside their own unit that it refers to: earlier periods, other brands."""
-    wanted: set[int] = set()
-    for rows in movements.values():
-        named = {row[column] for row in rows for column in (_REF, _REVERSES)} - {None}
-        if named:
-            wanted |= named - {row[_ID] for row in rows}
-    if not wanted:
+    driver: Any, run: CostRun, pending: Sequence[PendingItem], rows: Sequence[list[Row]]
+) -> dict[int, _Found]:
+    """Movements outside their own item that it refers to: earlier periods, other brands."""
+    by_item: dict[str, tuple[set[int], list[int]]] = {}
+    for n, item in enumerate(pending):
+        named = {row[column] for row in rows[n] for column in (REF, REVERSES)} - {None}
+        wanted, members = by_item.setdefault(item.item, (set(), []))
+        wanted |= named
+        members.append(n)
+    outside: set[int] = set()
+    for wanted, members in by_item.values():
+        if wanted:
+            outside |= wanted - {row[ID] for n in members for row in rows[n]}
+    if not outside:
         return {}
-    found = await driver.fetch(READ_REFERENCES, sorted(wanted), run.starts_on, run.id)
+    found = await driver.fetch(READ_REFERENCES, sorted(outside), run.starts_on, run.id)
     return {
-        row["id"]: Reference(
-            kind=row["kind"],
-            store=row["store"],
-            qty=row["qty_base"],
-            value=None if row["value"] is None else int(row["value"]),
-            returned=int(row["returned"]),
+        row["id"]: _Found(
+            Reference(
+                kind=row["kind"],
+                store=row["store"],
+                qty=row["qty_base"],
+                value=None if row["value"] is None else int(row["value"]),
+                returned=int(row["returned"]),
+            ),
+            row["brand"] != run.brand and run.starts_on <= row["posting_date"] <= run.ends_on,
         )
         for row in found
     }
 
 
-def _unit(
-    pending: PendingItem,
-    movements: dict[tuple[str, str], list[tuple[Any, ...]]],
-    openings: dict[tuple[str, str], list[tuple[str, int, int]]],
-    references: dict[int, Reference],
-) -> Unit:
-    key = (pending.brand, pending.item)
-    rows = movements.get(key, [])
-    named = {row[column] for row in rows for column in (_REF, _REVERSES)} - {None}
-    refusal: str | None = None
-    if pending.opening_failed:
-        refusal = Code.OPENING_NOT_COSTED.value
-    elif pending.costing_method != METHOD:
-        refusal = Code.METHOD_MISMATCH.value
-    return Unit(
-        brand=pending.brand,
-        item=pending.item,
-        openings=openings.get(key, []),
-        movements=rows,
-        references={i: references[i] for i in named if i in references},
-        refusal=refusal,
+async def _sources(
+    driver: Any, run: CostRun, rows: Sequence[list[Row]], crossing: Sequence[set[int]]
+) -> dict[int, tuple[int, ...]]:
+    """What each production without a value is made of."""
+    owner = {
+        row[ID]: n
+        for n, of_node in enumerate(rows)
+        for row in of_node
+        if row[_KIND] == Kind.PRODUCE and row[_VALUE] is None and row[REVERSES] is None
+    }
+    if not owner:
+        return {}
+    found = await driver.fetch(READ_SOURCES, sorted(owner), run.starts_on, run.ends_on, run.id)
+    sources = {row["made"]: tuple(row["used"]) for row in found}
+    if run.brand is not None:
+        for row in found:
+            if row["made"] in owner and set(row["brands"]) != {run.brand}:
+                crossing[owner[row["made"]]].add(row["made"])
+    return sources
+
+
+_KIND, _VALUE = 3, 7
+
+
+def _node(run: CostRun, read: _Read, found: Mapping[int, _Found]) -> Node:
+    references: dict[int, Reference] = {}
+    crossing = set(read.crossing)
+    if found:
+        for row in read.rows:
+            for named in (row[REF], row[REVERSES]):
+                if named in found:
+                    references[named] = found[named].reference
+                    if run.brand is not None and found[named].crosses:
+                        crossing.add(row[ID])
+    if run.brand is not None:
+        crossing |= _leaving(run, read)
+    return Node(
+        brand=read.item.brand,
+        item=read.item.item,
+        method=read.item.method,
+        state=read.state,
+        movements=read.rows,
+        references=references,
+        crossing=tuple(sorted(crossing)),
+        out_of_scope=read.item.tied,
     )
+
+
+def _leaving(run: CostRun, read: _Read) -> set[int]:
+    brand_of = run.layout.brand_of
+    return {
+        row[ID]
+        for row in read.rows
+        if row[TO_STORE] is not None and brand_of[row[TO_STORE]] != read.item.brand
+    }

@@ -1,0 +1,86 @@
+"""What a preview would change: by item and account, against the results that readers see."""
+
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from worker.records.cost_runs import CostRun
+
+# Debits less credits of the costing on each account; stock is its closing balance. Role by role,
+# with the accounts of Circular 200/2014 for a company that has named none.
+AMOUNTS = """
+    SELECT p.item, p.brand, x.role, x.amount
+      FROM books.pool_results p
+     CROSS JOIN LATERAL (VALUES
+           ('stock', CAST(p.v_closing AS numeric)),
+           ('cost_of_sales', CAST(p.v_issue AS numeric) - p.v_sales_return),
+           ('variance', p.v_variance), ('rounding', p.v_rounding), ('true_up', p.v_true_up),
+           ('usage', p.v_usage), ('gain', -CAST(p.v_gain AS numeric)),
+           ('purchase_return', CAST(p.v_purchase_return AS numeric)),
+           ('receipt', -CAST(p.v_receipt AS numeric))) AS x (role, amount)"""
+ACCOUNTS = """
+    (VALUES ('stock', '1561'), ('cost_of_sales', '632'), ('variance', '632'), ('rounding', '632'),
+            ('true_up', '632'), ('usage', '1381'), ('gain', '3381'), ('purchase_return', '331'),
+            ('receipt', '331')) AS d (role, account)"""
+STORE_DIFFERENCES = text(f"""
+    INSERT INTO books.cost_differences (run_id, item, brand, account, before, after)
+    WITH listed AS MATERIALIZED (
+        SELECT DISTINCT brand, item FROM books.cost_run_items
+         WHERE run_id = :run_id AND NOT out_of_scope),
+    spoken AS MATERIALIZED (
+        SELECT a.run_id, a.brand, a.item FROM listed w
+          JOIN books.active_results a
+            ON a.company = :company AND a.brand = w.brand AND a.period = :period
+           AND a.item = w.item AND NOT a.failed),
+    old AS MATERIALIZED (
+        SELECT run_id, brand, item FROM spoken UNION SELECT run_id, '', item FROM spoken),
+    sides AS (
+        SELECT x.item, x.brand, x.role, x.amount AS before, CAST(0 AS numeric) AS after
+          FROM old o
+         CROSS JOIN LATERAL ({AMOUNTS} WHERE p.run_id = o.run_id AND p.brand = o.brand
+                                         AND p.item = o.item) AS x
+        UNION ALL
+        SELECT x.item, x.brand, x.role, 0, x.amount
+          FROM ({AMOUNTS} WHERE p.run_id = :run_id) AS x)
+    SELECT :run_id, s.item, s.brand, coalesce(c.account, d.account), sum(s.before), sum(s.after)
+      FROM sides s
+      JOIN {ACCOUNTS} ON d.role = s.role
+      LEFT JOIN books.cost_accounts c ON c.company = :company AND c.role = s.role
+     GROUP BY s.item, s.brand, coalesce(c.account, d.account)
+    HAVING sum(s.before) <> sum(s.after)""")
+BY_ACCOUNT = text("""
+    SELECT account, count(DISTINCT item) AS items, sum(before) AS before, sum(after) AS after
+      FROM books.cost_differences WHERE run_id = :run_id GROUP BY account ORDER BY account""")
+ERRORS_BY_CODE = text("""
+    SELECT code, count(DISTINCT item) AS items FROM books.item_errors
+     WHERE run_id = :run_id GROUP BY code ORDER BY code""")
+END_PREVIEW = text("""
+    UPDATE books.cost_runs SET status = 'previewed', fence = :fence
+     WHERE id = :run_id AND status = 'building' AND dry_run""")
+# Of one scope only the latest preview's findings are kept.
+FORGET = """
+    DELETE FROM books.{table} t USING books.cost_runs r
+     WHERE r.id = t.run_id AND r.company = :company AND r.period = :period
+       AND r.status = 'previewed' AND r.id <> :run_id
+       AND r.brand IS NOT DISTINCT FROM CAST(:brand AS text)"""
+
+
+async def end_preview(conn: AsyncConnection, run: CostRun, fence: int) -> list[dict[str, Any]]:
+    """Store the preview's differences and end it; nobody's results are touched.
+
+    Returns the differences by account, in minor units of the company.
+    """
+    await conn.execute(STORE_DIFFERENCES, run.binds)
+    ended = await conn.execute(END_PREVIEW, {"run_id": run.id, "fence": fence})
+    assert ended.rowcount == 1, "only a preview that is being built ends as one"
+    for table in ("cost_differences", "item_errors"):
+        await conn.execute(text(FORGET.format(table=table)), run.binds)
+    rows = (await conn.execute(BY_ACCOUNT, {"run_id": run.id})).mappings().all()
+    return [dict(row) for row in rows]
+
+
+async def errors_by_code(conn: AsyncConnection, run: CostRun) -> dict[str, int]:
+    """How many items failed, by the code of their problems."""
+    rows = (await conn.execute(ERRORS_BY_CODE, {"run_id": run.id})).all()
+    return {row.code: row.items for row in rows}

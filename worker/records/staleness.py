@@ -1,0 +1,88 @@
+"""Which later results rest on numbers that have changed: stale, or sound again.
+
+Period after period: a result is stale if the one it opens with is, or closes with something else
+than it has read. It stops where nothing changes, so that a re-run that comes to the same closing
+leaves the later periods alone, and one that comes back to the old closing frees them again.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from worker.records.cost_runs import CostRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aged:
+    """How many results of later periods have become stale, and how many are sound again."""
+
+    stale: int
+    sound: int
+
+
+# Shared, and in their order: a run of such a period that is being activated is waited for, and
+# its new rows are seen; movements enter meanwhile.
+LOCK_LATER = text("""
+    SELECT period, pg_advisory_xact_lock_shared(books.period_gate_key(company, period))
+      FROM (SELECT p.company, p.period FROM books.periods p
+             WHERE p.company = :company AND p.period > :period AND p.status <> 'closed'
+               AND EXISTS (SELECT FROM books.brands b
+                            WHERE b.company = p.company AND (
+                                  SELECT true FROM books.active_results a
+                                   WHERE a.company = p.company AND a.brand = b.code
+                                     AND a.period = p.period LIMIT 1))
+             ORDER BY p.period) AS later""")
+AGE_PERIOD = text("""
+    WITH judged AS MATERIALIZED (
+        SELECT a.brand, a.item,
+               p.stale OR (a.stale AND a.refers)
+               OR coalesce(p.closing_digest <> a.opening_digest, true) AS stale
+          FROM books.cost_run_items w
+          JOIN books.active_results a
+            ON a.company = :company AND a.brand = w.brand AND a.period = :period
+           AND a.item = w.item
+          JOIN books.active_results p
+            ON p.company = :company AND p.brand = w.brand AND p.period = :previous_period
+           AND p.item = w.item
+         WHERE w.run_id = :run_id)
+    UPDATE books.active_results a SET stale = j.stale
+      FROM judged j
+     WHERE a.company = :company AND a.period = :period AND a.brand = j.brand AND a.item = j.item
+       AND a.stale <> j.stale
+    RETURNING a.stale""")
+# What refers to earlier movements rests on their costs, not only on the closing: any change of
+# the item counts, and only another run of that period makes it sound again.
+AGE_REFERRING = text("""
+    UPDATE books.active_results a SET stale = true
+     WHERE a.company = :company AND a.period > :period AND a.refers AND NOT a.stale
+       AND a.item IN (
+           SELECT w.item FROM books.cost_run_items w
+             LEFT JOIN books.active_results old
+               ON old.company = :company AND old.brand = w.brand AND old.period = :period
+              AND old.item = w.item
+            WHERE w.run_id = :run_id AND old.digest IS DISTINCT FROM w.digest)
+       AND EXISTS (SELECT FROM books.periods p
+                    WHERE p.company = a.company AND p.period = a.period AND p.status <> 'closed')
+    RETURNING a.period""")
+
+
+async def age_referring(conn: AsyncConnection, run: CostRun) -> int:
+    """Later results that refer to movements whose costs change; called before the run speaks."""
+    await conn.execute(LOCK_LATER, run.binds)
+    return (await conn.execute(AGE_REFERRING, run.binds)).rowcount
+
+
+async def age_later(conn: AsyncConnection, run: CostRun, referring: int) -> Aged:
+    """Judge the run's items in every later open period that is costed, until nothing changes."""
+    stale, sound = referring, 0
+    previous = run.period
+    for period in (await conn.execute(LOCK_LATER, run.binds)).scalars().all():
+        binds = {**run.binds, "period": period, "previous_period": previous}
+        judged = (await conn.execute(AGE_PERIOD, binds)).scalars().all()
+        stale += sum(judged)
+        sound += len(judged) - sum(judged)
+        if not judged and not referring:
+            break
+        previous = period
+    return Aged(stale=stale, sound=sound)
