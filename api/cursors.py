@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from api.problems import ProblemRaised, field_problem
@@ -26,6 +27,19 @@ def read_cursor(cursor: str, *, keys: int) -> list[str]:
     if version != VERSION or len(found) != keys:
         raise refused_cursor(cursor)
     return found
+
+
+def write_code_cursor(*codes: str) -> str:
+    """A cursor that holds codes of the books, whatever letters they are made of."""
+    return write_cursor(*(quote(code, safe="") for code in codes))
+
+
+def read_code_cursor(cursor: str, *, keys: int) -> list[str]:
+    """The codes of such a cursor."""
+    codes = [unquote(key) for key in read_cursor(cursor, keys=keys)]
+    if any("\x00" in code or "\ufffd" in code for code in codes):
+        raise refused_cursor(cursor)
+    return codes
 
 
 def read_job_cursor(cursor: str) -> UUID:

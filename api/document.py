@@ -67,6 +67,25 @@ HEADERS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("POST /v1/jobs/{job_id}/redrive", "202"): {"Location": PLACE, "Retry-After": AGAIN},
     ("GET /v1/jobs/{job_id}", "200"): {"ETag": TAG, "Retry-After": MAYBE_AGAIN},
     ("GET /v1/jobs/{job_id}", "304"): {"ETag": TAG, "Retry-After": MAYBE_AGAIN},
+    ("POST /v1/cost-runs/{run_id}/exports", "200"): {
+        "Location": PLACE,
+        "Retry-After": AGAIN,
+        "Idempotency-Replayed": REPLAYED,
+    },
+    ("POST /v1/cost-runs/{run_id}/exports", "202"): {
+        "Location": PLACE,
+        "Retry-After": AGAIN,
+        "Idempotency-Replayed": REPLAYED,
+    },
+    ("GET /v1/files/{file_id}", "200"): {
+        "ETag": TAG,
+        "Content-Disposition": {
+            "required": True,
+            "schema": {"type": "string"},
+            "description": "the file's name",
+        },
+    },
+    ("GET /v1/files/{file_id}", "304"): {"ETag": TAG},
     ("GET /readyz", "503"): {"Retry-After": AGAIN},
 }
 

@@ -15,14 +15,21 @@ from shared.logs import log
 
 CONTENDED = frozenset({"55P03", "40P01", "40001"})  # lock timeout, deadlock, serialization
 CANCELED = "57014"
+OF_A_JOB = ("job-not-found", "a job's id is a UUID")
+OF_PATH = {
+    "run_id": ("cost-run-not-found", "a cost run's id is a number of up to 18 digits"),
+    "file_id": ("file-not-found", "a file's id is a UUID"),
+}
 OF_STATUS = {404: "not-found", 405: "method-not-allowed"}
 
 
 def request_problem(error: RequestValidationError, request: Request) -> Problem:
     """A wrong query, or a path that cannot be an id: nothing is under such an address."""
     details = error.errors()
-    if any(item["loc"][0] == "path" for item in details):
-        return Problem(slug="job-not-found", detail="a job's id is a UUID")
+    for item in details:
+        if item["loc"][0] == "path":
+            slug, detail = OF_PATH.get(str(item["loc"][1]), OF_A_JOB)
+            return Problem(slug=slug, detail=detail)
     shortened = [item | {"loc": tuple(item["loc"][1:])} for item in details]
     return invalid_problem(shortened, model=_query_model(request), query=True)
 

@@ -12,7 +12,6 @@ from pydantic import BeforeValidator, Field
 from api.problems import ProblemRaised, field_problem
 
 STRAY_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 LIMIT_MAX = 200
 
@@ -56,11 +55,16 @@ def _read(pair: bytes) -> str:
         raise ProblemRaised(field_problem("invalid-request", said, rule)) from None
 
 
-def _digits(value: object) -> object:
+def digits_only(most: int) -> Callable[[object], object]:
     """Refuse what int() would take beside digits: signs, blanks, underscores, other scripts."""
-    if isinstance(value, str) and not WHOLE.fullmatch(value):
-        raise ValueError("must be a whole number, in digits only")
-    return value
+    pattern = re.compile(rf"[0-9]{{1,{most}}}", re.ASCII)
+
+    def judge(value: object) -> object:
+        if isinstance(value, str) and not pattern.fullmatch(value):
+            raise ValueError("must be a whole number, in digits only")
+        return value
+
+    return judge
 
 
 def refuse_nul(value: object) -> object:
@@ -76,5 +80,5 @@ def _seconds(value: object) -> object:
     return value
 
 
-Limit = Annotated[int, Field(ge=1, le=LIMIT_MAX), BeforeValidator(_digits)]
+Limit = Annotated[int, Field(ge=1, le=LIMIT_MAX), BeforeValidator(digits_only(9))]
 WaitSeconds = Annotated[float, Field(ge=0, le=30), BeforeValidator(_seconds)]

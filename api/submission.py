@@ -196,7 +196,7 @@ async def _enqueue(
         raise ProblemRaised(refusal_problem(refused, checked)) from None
     if accepted.created:
         admission.made(checked)
-    return _answer(checked, accepted)
+    return accepted_answer(checked, accepted)
 
 
 def refusal_problem(refused: EnqueueRefused, job: Submit) -> Problem:
@@ -226,7 +226,8 @@ def accepted_view(job: Submit, accepted: Accepted) -> dict[str, Any]:
     }
 
 
-def _answer(job: Submit, accepted: Accepted) -> Answer:
+def accepted_answer(job: Submit, accepted: Accepted) -> Answer:
+    """What is stored and sent: 202 with a new job, 200 with the one that does this work."""
     body = accepted_view(job, accepted)
     return Answer(
         status=202 if accepted.created else 200,

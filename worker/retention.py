@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from shared.files import remove_expired
 from shared.jobs.counts import ENDINGS, add_up_endings
 from shared.logs import log
 
@@ -44,6 +45,15 @@ class Retention:
         gone = await self._remove(engine) if self.archive_keep_days else 0
         if moved or gone:
             log.info("jobs.archived", jobs=moved, removed=gone)
+        await self._remove_files(engine)
+
+    async def _remove_files(self, engine: AsyncEngine) -> None:
+        """Files that have expired, some chunks a transaction."""
+        for _ in range(BATCHES):
+            began = monotonic()
+            if await remove_expired(engine) is None:
+                return
+            await asyncio.sleep(monotonic() - began)
 
     async def _add_up(self, engine: AsyncEngine) -> int:
         async with engine.connect() as conn:

@@ -11,7 +11,7 @@ from shared.kinds import Kind
 from shared.kinds.registry import exported, import_setting, split_modules
 from worker.context import CleanupContext, JobContext
 
-BUILT_IN = ("worker.handlers.costing",)
+BUILT_IN = ("worker.handlers.costing", "worker.handlers.exporting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

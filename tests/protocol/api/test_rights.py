@@ -19,6 +19,7 @@ from api.rights import RULES
 from api.settings import ApiSettings
 from shared.access import EVERYTHING, Role, Scope
 from shared.api_keys import key_hash_of, key_id_of, new_key, revoke_key
+from tests.cost_run_rows import seed_places, sold, write_file, write_run
 from tests.factories import eventually, execute, fetch, scalar
 from tests.protocol.api.app import client_of, note, post, problem_of, serving, until_ready
 from tests.protocol.api.keys import ACME, BLUE, OTHER, RED, SEED_OTHER, bearer, make_key
@@ -57,6 +58,15 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/v1/kinds"): Role.READ,
     ("POST", "/v1/kinds/{kind}/pause"): Role.OPERATE,
     ("POST", "/v1/kinds/{kind}/resume"): Role.OPERATE,
+    ("GET", "/v1/cost-runs"): Role.READ,
+    ("GET", "/v1/cost-runs/{run_id}"): Role.READ,
+    ("GET", "/v1/cost-runs/{run_id}/results"): Role.READ,
+    ("GET", "/v1/cost-runs/{run_id}/errors"): Role.READ,
+    ("GET", "/v1/cost-runs/{run_id}/differences"): Role.READ,
+    ("POST", "/v1/cost-runs/{run_id}/exports"): Role.READ,
+    ("GET", "/v1/costs"): Role.READ,
+    ("GET", "/v1/files/{file_id}"): Role.READ,
+    ("HEAD", "/v1/files/{file_id}"): Role.READ,
     ("GET", "/v1/freezes"): Role.READ,
     ("POST", "/v1/books/freeze"): Role.OPERATE,
     ("POST", "/v1/books/thaw"): Role.OPERATE,
@@ -80,6 +90,13 @@ OF_ALL_COMPANIES = {
 # Books of ACME: of the whole company, or not at all.
 OF_A_COMPANY = {("POST", "/v1/books/freeze"), ("POST", "/v1/books/thaw")}
 HAS_ACME = {"ACME", "all"}
+# Results of ACME: a part for each of its brands, none for others.
+OF_THE_BOOKS = {("GET", "/v1/cost-runs"), ("GET", "/v1/costs")}
+NOT_FOUND = {
+    "{group_id}": "group-not-found",
+    "{run_id}": "cost-run-not-found",
+    "{file_id}": "file-not-found",
+}
 # A job's, though its path does not say so.
 OF_A_JOB = {("POST", "/v1/jobs"), ("POST", "/v1/groups"), ("POST", "/v1/approvals")}
 JSON = {"Content-Type": "application/json"}
@@ -91,6 +108,7 @@ async def guarded(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client without a key, of an api that knows ACME and OTHER and asks everybody for one."""
     await execute(owner_engine, SEED_OTHER)
+    await seed_places(owner_engine)
     async with serving(settings.model_copy(update={"api_open": False})) as client:
         yield client
 
@@ -101,7 +119,7 @@ def routes_of(settings: ApiSettings) -> list[tuple[str, str]]:
         (method, str(route.path))
         for route in iter_route_contexts(create_app(settings).routes)
         for method in route.methods or ()
-        if method != "HEAD"
+        if method != "HEAD" or ("HEAD", str(route.path)) in RULES
     )
 
 
@@ -123,15 +141,28 @@ async def red_group(client: httpx.AsyncClient, owner: str) -> str:
     return group_id
 
 
+async def red_results(owner_engine: AsyncEngine) -> dict[str, str]:
+    """A run of RED, a preview of it, and a file of RED; by what a path calls them."""
+    run = await write_run(owner_engine, [sold("RED", "R1")], brand="RED")
+    preview = await write_run(owner_engine, brand="RED", status="previewed")
+    file = await write_file(owner_engine, b"a,b\r\n", company="ACME", brand="RED")
+    return {"{run_id}": str(run), "{preview}": str(preview), "{file_id}": str(file)}
+
+
 async def ask(
-    client: httpx.AsyncClient, method: str, path: str, ids: tuple[str, str], key: str
+    client: httpx.AsyncClient, method: str, path: str, ids: Mapping[str, str], key: str
 ) -> httpx.Response:
-    """A request that would succeed for an admin, on this job and this group."""
-    job_id, group_id = ids
-    url = path.replace("{job_id}", job_id).replace("{queue}", "default")
-    url = url.replace("{kind}", "api.note").replace("{group_id}", group_id)
+    """A request that would succeed for an admin, on what these ids name."""
+    job_id = ids["{job_id}"]
+    url = path.replace("{queue}", "default").replace("{kind}", "api.note")
+    if path.endswith("/differences"):
+        url = url.replace("{run_id}", ids["{preview}"])
+    for name, known in ids.items():
+        url = url.replace(name, known)
     if method == "DELETE":
         url += "?kind=api.note"
+    if (method, path) in OF_THE_BOOKS:
+        url += "?company=ACME&period=2026-01"
     body = {
         "/v1/jobs": note(),
         "/v1/jobs:batch": {"jobs": [note()]},
@@ -142,6 +173,7 @@ async def ask(
         "/v1/queues/{queue}/weights": {
             "weights": [{"company": "ACME", "brand": "RED", "weight": 2}]
         },
+        "/v1/cost-runs/{run_id}/exports": {"table": "results", "format": "csv"},
         "/v1/books/freeze": {"company": "ACME", "brand": "RED"},
         "/v1/books/thaw": {"company": "ACME", "brand": "RED"},
         "/v1/limits": {"kind": "api.note", "max_running": 1000},
@@ -158,7 +190,11 @@ def judge(method: str, path: str, answer: httpx.Response, role: Role, scope: str
     where = f"{method} {path} as {role} of {scope}"
     lacks = role not in {needs, Role.ADMIN} and needs is not None
     closed = (method, path) in OF_ALL_COMPANIES and scope != "all"
-    if (method, path) in OF_A_COMPANY and not lacks and scope == "OTHER":
+    if method == "HEAD":  # its answers have no body to look into
+        status = 403 if lacks else 200 if scope in SEES_RED else 404
+        assert answer.status_code == status, where
+        return
+    if (method, path) in OF_A_COMPANY | OF_THE_BOOKS and not lacks and scope == "OTHER":
         problem_of(answer, 422, "unknown-company")
         return
     if lacks or closed or ((method, path) in OF_A_COMPANY and scope not in HAS_ACME):
@@ -167,7 +203,8 @@ def judge(method: str, path: str, answer: httpx.Response, role: Role, scope: str
     elif scope in SEES_RED or not ("_id}" in path or (method, path) in OF_A_JOB):
         assert answer.status_code in {200, 201, 202, 409}, (where, answer.text)
     elif (method, path) not in {("POST", "/v1/jobs"), ("POST", "/v1/groups")}:
-        problem_of(answer, 404, "group-not-found" if "{group_id}" in path else "job-not-found")
+        slugs = [slug for name, slug in NOT_FOUND.items() if name in path]
+        problem_of(answer, 404, *slugs or ["job-not-found"])
     else:
         slug = "unknown-company" if scope == "OTHER" else "unknown-brand"
         problem_of(answer, 422, slug)
@@ -195,7 +232,11 @@ async def test_every_route_for_every_brand(
     admin = await make_key(owner_engine, Role.ADMIN)
     for name, scope in SCOPES.items():
         key = await make_key(owner_engine, role, scope=scope)
-        ids = (await dead_red_job(guarded, engine, admin), await red_group(guarded, admin))
+        ids = {
+            "{job_id}": await dead_red_job(guarded, engine, admin),
+            "{group_id}": await red_group(guarded, admin),
+            **await red_results(owner_engine),
+        }
         for method, path in routes_of(settings):
             judge(method, path, await ask(guarded, method, path, ids, key), role, name)
 
@@ -210,15 +251,25 @@ async def test_without_a_token_every_route_is_closed(
     """
     described = create_app(settings).openapi()["paths"]
     listed = {(method.upper(), path) for path, each in described.items() for method in each}
-    more = {("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/metrics"), ("GET", "/none")}
+    more = {
+        ("HEAD", "/v1/files/{file_id}"),
+        ("GET", "/docs"),
+        ("GET", "/openapi.json"),
+        ("GET", "/metrics"),
+        ("GET", "/none"),
+    }
     assert listed | more >= set(routes_of(settings))
     for method, path in sorted(listed | more):
         url = path.replace("{job_id}", str(uuid4())).replace("{queue}", "default")
-        url = url.replace("{kind}", "api.note")
+        url = url.replace("{kind}", "api.note").replace("{run_id}", "1")
+        url = url.replace("{file_id}", str(uuid4()))
         answer = await guarded.request(method, url, content="{}", headers=JSON)
         if path in {"/healthz", "/readyz"}:
             assert answer.status_code == 200
             assert "postgresql" not in answer.text
+            continue
+        if method == "HEAD":
+            assert answer.status_code == 401
             continue
         problem_of(answer, 401, "unauthorized")
         assert answer.headers["www-authenticate"] == 'Bearer realm="chot"'

@@ -1,0 +1,1 @@
+"""Tables as files: CSV and XLSX, written row by row in a child process, never held whole."""
