@@ -69,6 +69,7 @@ cost_runs = Table(
     words("residue_policy"),
     words("negative"),
     Column("dry_run", Boolean, nullable=False),
+    Column("parts_group", UUID),
     Column("scope", JSONB),
     Column("scope_items", ARRAY(Text(collation="C"))),
     Column("pools", JSONB, nullable=False),
