@@ -6,7 +6,7 @@ Which part an item is of stands in the work list; null: the run's own job costs 
 from alembic import op
 
 revision = "0127_cost_run_parts"
-down_revision = "0133_files"
+down_revision = "0126_internal_kinds"
 branch_labels = None
 depends_on = None
 
