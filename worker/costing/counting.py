@@ -49,13 +49,9 @@ def _revalue(running: Running, movement: Movement, place: Place, booked: int) ->
     value = movement.value
     assert value is not None, "a count without a value revalues nothing"
     pool, difference = place.pool, movement.qty - booked
-    unchanged = booked == movement.qty == pool.qty and value == pool.value
-    if unchanged:
-        out, true_up = value, 0
-    else:
-        pieces = pool.draw(booked, movement.lot, None) if booked else []
-        out = sum(piece[1] for piece in pieces)
-        true_up = pool.receive(movement.qty, value, movement.id, movement.lot)
+    pieces = pool.draw(booked, movement.lot, None) if booked else []
+    out = sum(piece[1] for piece in pieces)
+    true_up = pool.receive(movement.qty, value, movement.id, movement.lot)
     gained = value - out
     place.flows[GAIN if difference > 0 else USAGE] += abs(difference)
     place.flows[(GAIN if gained > 0 else USAGE) + 1] += abs(gained)

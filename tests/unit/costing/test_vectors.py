@@ -1,4 +1,4 @@
-"""The worked examples of tests/cases/costing that the periodic average can answer."""
+"""`chot costing check`: every worked example of tests/cases/costing, and what it refuses."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from worker.costing.check import check_document, check_file, main
-from worker.costing.vectors import BadFileError
+from worker.costing.fields import BadFileError
 
 CASES = Path(__file__).parents[2] / "cases" / "costing"
 FILES = sorted(CASES.glob("*.json"))
-ANSWERED = 13
+EXPECTATIONS = 67
 
 
 def _results() -> list[dict[str, Any]]:
@@ -19,22 +19,20 @@ def _results() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_supported_example_gives_the_published_numbers(path: Path) -> None:
-    wrong = [r for r in check_file(path)["vectors"] if r["matches_expected"] is False]
-    assert wrong == []
+def test_every_example_gives_the_published_numbers_by_every_method_it_names(path: Path) -> None:
+    report = check_file(path)
+    named = [m for v in json.loads(path.read_text("utf-8"))["vectors"] for m in v["expected"]]
+    assert [r["method"] for r in report["vectors"]] == named
+    assert [r for r in report["vectors"] if r["matches_expected"] is not True] == []
+    assert report["summary"]["matched"] == len(named)
 
 
-def test_no_example_of_the_periodic_average_is_left_out_silently() -> None:
-    periodic = [r for r in _results() if r["method"] == "periodic_avg"]
-    assert sum(r["matches_expected"] is True for r in periodic) == ANSWERED
-    unsupported = [r["id"] for r in periodic if "unsupported" in r]
-    assert unsupported == ["cycle-two-warehouses"]
-
-
-def test_other_methods_say_that_they_are_not_part_of_the_engine() -> None:
-    others = [r for r in _results() if r["method"] != "periodic_avg"]
-    assert others
-    assert all("not part of this engine" in r["unsupported"] for r in others)
+def test_no_expectation_of_any_example_is_passed_over() -> None:
+    results = _results()
+    assert len(results) == EXPECTATIONS
+    assert {result["method"] for result in results} == {
+        "periodic_avg", "moving_avg", "fifo", "specific", "linear_system"
+    }  # fmt: skip
 
 
 def _vector(movements: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -45,8 +43,10 @@ def _vector(movements: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     return {"id": "mine", "minor_digits": 0, "movements": rows, **more}
 
 
-def _answer(movements: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    (result,) = check_document(_vector(movements, **more))["vectors"]
+def _answer(
+    movements: list[dict[str, Any]], method: str = "periodic_avg", **more: Any
+) -> dict[str, Any]:
+    (result,) = check_document(_vector(movements, **more), methods=[method])["vectors"]
     assert isinstance(result, dict)
     return result
 
@@ -95,25 +95,141 @@ def test_a_star_row_is_what_all_warehouses_hold_together() -> None:
     assert _answer(rows, expected=expected)["matches_expected"] is True
 
 
+RECEIPT: dict[str, Any] = {"type": "receipt", "qty": "2", "unit_cost": "5"}
+
+
+def test_without_expectation_every_method_that_the_data_allow_answers() -> None:
+    plain = check_document(_vector([RECEIPT]))["vectors"]
+    assert [r["method"] for r in plain] == ["periodic_avg", "moving_avg", "fifo"]
+    lots = check_document(_vector([{**RECEIPT, "lot": "L1"}]))
+    assert [r["method"] for r in lots["vectors"]][-1] == "specific"
+    assert lots["summary"] == {"matched": 0, "mismatched": 0, "without_expectation": 4}
+    system = {"id": "s", "A": [["2"]], "b": ["3"]}
+    (found,) = check_document(system)["vectors"]
+    assert (found["method"], found["x"]) == ("linear_system", ["2"])
+
+
+def test_a_system_without_a_single_solution_is_a_cycle_without_source() -> None:
+    system = {"id": "s", "A": [["1", "-1"], ["-1", "1"]], "b": ["0", "0"]}
+    expected = {"linear_system": {"error": "CYCLE_WITHOUT_SOURCE"}}
+    (found,) = check_document(system | {"expected": expected})["vectors"]
+    assert found["matches_expected"] is True
+
+
+def test_a_provisional_unit_cost_is_used_where_none_is_known() -> None:
+    short = {"type": "issue", "qty": "3", "provisional_unit_cost": "7"}
+    assert _answer([short], "fifo", negative="provisional")["cogs"] == "21"
+    assert _answer([RECEIPT, short], "fifo", negative="provisional")["cogs"] == "15"
+    assert _answer([RECEIPT, short], "fifo")["error"] == "NEGATIVE_STOCK"
+
+
+def test_goods_made_of_others_cost_what_those_did_and_what_is_added() -> None:
+    rows = [
+        {**RECEIPT, "item": "M"},
+        {"type": "consume", "qty": "1", "item": "M"},
+        {"type": "produce", "qty": "4", "from_seq": [2], "extra_value": "3"},
+    ]
+    for method in ("periodic_avg", "moving_avg", "fifo"):
+        closing = {row["item"]: row["value"] for row in _answer(rows, method)["closing"]}
+        assert closing == {"M": "5", "A": "8"}, method
+
+
+def test_the_cause_of_an_error_is_told_before_what_follows_from_it() -> None:
+    rows = [
+        {"type": "produce", "qty": "1", "from_seq": [2]},
+        {"type": "consume", "qty": "1", "item": "M"},
+    ]
+    assert _answer(rows, "fifo")["error"] == "NEGATIVE_STOCK"
+
+
+def test_a_transfer_inside_the_pool_of_all_warehouses_moves_no_value() -> None:
+    rows = [RECEIPT, {"type": "transfer", "qty": "1", "to_warehouse": "W2"}]
+    found = _answer(rows, "moving_avg", scope="all")
+    assert [line["value"] for line in found["lines"]] == ["10", "0"]
+    assert [row["value"] for row in found["stores"]] == ["5", "5"]
+
+
+def test_numbers_larger_than_any_double_stay_exact() -> None:
+    rows = [{"type": "receipt", "qty": "3", "unit_cost": "1234567890123.456789"}]
+    found = _answer(rows, "fifo", minor_digits=6)
+    assert found["closing"][0]["value"] == "3703703670370.370367"
+
+
+@pytest.mark.parametrize("method", ["moving_avg", "fifo", "periodic_avg"])
+def test_what_does_not_fit_a_bigint_is_an_overflow_not_a_wrong_number(method: str) -> None:
+    rows = [{"type": "receipt", "qty": "1", "value": "9000000000000000000"} for _ in range(2)]
+    assert _answer(rows, method)["error"] == "OVERFLOW"
+
+
+def _moved(**movement: Any) -> dict[str, Any]:
+    return _vector([RECEIPT, movement])
+
+
+def _wanted(**expected: Any) -> dict[str, Any]:
+    return _vector([RECEIPT], expected=expected)
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [
         ({"schema": "costing-vectors/2", "vectors": []}, ["schema", "costing-vectors/2"]),
+        ({"schema": "costing-vectors/1", "vectors": [], "extra": 1}, ["extra", "schema, source"]),
+        ({"schema": "costing-vectors/1", "vectors": [_vector([]), _vector([])]}, ["id", "mine"]),
         ([1, 2], ["must be an object"]),
         (_vector([{"type": "gift", "qty": "1"}]), ["movements[0]", "type", "gift", "receipt"]),
         (_vector([{"type": "issue", "qty": "1e"}]), ["movements[0]", "qty", "1e", "decimal"]),
         (_vector([{"type": "issue", "qty": "-2"}]), ["qty", "-2", "above 0"]),
         (_vector([{"type": "issue", "qty": 1.5}]), ["qty", "1.5", "decimal number in a string"]),
+        (_vector([{"type": "issue"}]), ["qty", "null", "above 0"]),
+        (_vector([{"type": "count"}]), ["qty", "null", "0 or above"]),
         (_vector([{"type": "transfer", "qty": "1"}]), ["to_warehouse", "null", "a string"]),
         (_vector([{"type": "issue", "qty": "1", "date": "5/1/26"}]), ["date", "YYYY-MM-DD"]),
         (_vector([{"type": "sales_return", "qty": "1", "ref_seq": 9}]), ["ref_seq", "9"]),
+        (_vector([{"type": "sales_return", "qty": "1", "ref_seq": 1}]), ["ref_seq", "another"]),
         (_vector([], minor_digits=9), ["minor_digits", "9", "from 0 to 6"]),
+        (_vector([], colour="red"), ["field", "colour", "movements"]),
+        (_vector([], negative="allow"), ["negative", "allow", "forbid, provisional"]),
+        (_vector([], scope="B1"), ["scope", "B1", "all"]),
+        (_moved(type="issue", qty="1", price="3"), ["movements[1]", "price", "unit_cost"]),
+        (_moved(type="issue", qty="1", to_warehouse="W2"), ["to_warehouse", "only a transfer"]),
+        (_moved(type="issue", qty="1", ref_seq=1), ["ref_seq", "only returns"]),
+        (_moved(type="receipt", qty="1", from_seq=[1]), ["from_seq", "only produce"]),
+        (_moved(type="produce", qty="1", from_seq=[1]), ["from_seq", "1", "consume"]),
+        (_moved(type="produce", qty="1", extra_value="1"), ["extra_value", "no from_seq"]),
+        (_moved(type="receipt", qty="1", value="-1"), ["value", "-1", "0 or above"]),
+        (_moved(type="receipt", qty="1", provisional_unit_cost="1"), ["only what goes out"]),
+        (_moved(type="landed_cost", value="1", qty="1"), ["qty", "value only"]),
+        (_moved(type="sales_return", qty="1", basis="average"), ["basis", "purchase return"]),
+        (_moved(type="transfer", qty="1", to_warehouse="W1"), ["to_warehouse", "another"]),
+        (_wanted(lifo={"cogs": "1"}), ["lifo", "moving_avg", "fifo"]),
+        (_wanted(fifo={}), ["fifo", "something to compare"]),
+        (_wanted(fifo={"cost": "1"}), ["cost", "cogs"]),
+        (_wanted(fifo={"error": "OVERFLOW", "cogs": "1"}), ["error", "alone"]),
+        (_wanted(fifo={"closing": [{"item": "A", "warehouse": "W1", "worth": "1"}]}), ["worth"]),
+        (_wanted(fifo={"lines": [{"value": "1"}]}), ["seq", "integer"]),
+        (_wanted(linear_system={"x": ["1"]}), ["linear_system", "periodic_avg"]),
+        ({"id": "s", "A": [["1", "2"]], "b": ["1"]}, ["A", "as long"]),
+        ({"id": "s", "A": [["1"]], "b": ["1"], "movements": [RECEIPT]}, ["movements", "empty"]),
+        ({"id": "s", "A": [["x"]], "b": ["1"]}, ["A", "x", "decimal number"]),
     ],
 )
 def test_a_bad_file_is_refused_with_field_value_and_rule(document: Any, words: list[str]) -> None:
     with pytest.raises(BadFileError) as refused:
         check_document(document, "bad.json")
     assert [word for word in ["bad.json", *words] if word not in str(refused.value)] == []
+
+
+@pytest.mark.parametrize("field", ["cogs", "closing", "lines"])
+def test_every_number_that_is_expected_is_compared(field: str) -> None:
+    good: dict[str, Any] = {
+        "cogs": "0",
+        "closing": [{"item": "A", "warehouse": "W1", "qty": "2", "value": "10"}],
+        "lines": [{"seq": 1, "value": "10"}],
+    }
+    assert _answer([RECEIPT], expected={"fifo": good}, method="fifo")["matches_expected"] is True
+    wrong = json.loads(json.dumps(good[field]).replace("0", "9"))
+    bad = {"fifo": good | {field: wrong}}
+    assert _answer([RECEIPT], expected=bad, method="fifo")["matches_expected"] is False
 
 
 def test_exit_codes_tell_match_mismatch_and_bad_file(
@@ -126,6 +242,7 @@ def test_exit_codes_tell_match_mismatch_and_bad_file(
         json.dumps(_vector([{"type": "opening", "qty": "1", "value": "5"}], expected=expected))
     )
     assert main([str(path), "--json"]) == 1
+    assert main([str(path), "--method", "fifo"]) == 0
     path.write_text("{")
     assert main([str(path)]) == 2
     assert main([str(tmp_path / "absent.json")]) == 2
