@@ -33,12 +33,13 @@ def upgrade() -> None:
     op.execute("GRANT SELECT ON books.late_movements TO chot_read")
     op.execute("""
         CREATE FUNCTION books.note_late_movements() RETURNS trigger
-        LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-        DECLARE spoken record;
+        LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+        -- Whatever statistics say while a first load is under way: look things up by their keys,
+        -- and hash a statement's rows instead of sorting them.
+        SET enable_seqscan = off SET enable_sort = off AS $$
         BEGIN
-            -- Almost always nothing is costed yet: one pass over the statement's days tells.
-            -- Scalar subqueries are never turned into joins, which would read whole tables.
-            FOR spoken IN
+            -- Days and brands are few and tell almost always that nothing is costed yet.
+            WITH spoken AS MATERIALIZED (
                 SELECT p.company, p.period, p.starts_on, p.ends_on, b.code AS brand
                   FROM (SELECT company, min(posting_date) AS first, max(posting_date) AS last
                           FROM fresh GROUP BY company) f
@@ -47,21 +48,21 @@ def upgrade() -> None:
                   JOIN books.brands b ON b.company = p.company
                  WHERE (SELECT true FROM books.active_results a
                          WHERE a.company = p.company AND a.brand = b.code
-                           AND a.period = p.period LIMIT 1)
-                 ORDER BY p.company, p.period, b.code
-            LOOP
-                INSERT INTO books.late_movements (company, period, brand, item, xid)
-                SELECT spoken.company, spoken.period, spoken.brand, f.item, pg_current_xact_id()
-                  FROM (SELECT DISTINCT item FROM fresh
-                         WHERE company = spoken.company
-                           AND (brand = spoken.brand OR to_brand = spoken.brand)
-                           AND posting_date BETWEEN spoken.starts_on AND spoken.ends_on) f
-                 WHERE (SELECT true FROM books.late_movements l
-                         WHERE l.company = spoken.company AND l.period = spoken.period
-                           AND l.brand = spoken.brand AND l.item = f.item LIMIT 1) IS NULL
-                 ORDER BY f.item
-                ON CONFLICT DO NOTHING;
-            END LOOP;
+                           AND a.period = p.period LIMIT 1))
+            INSERT INTO books.late_movements (company, period, brand, item, xid)
+            SELECT n.company, n.period, n.brand, n.item, pg_current_xact_id()
+              FROM (SELECT DISTINCT s.company, s.period, s.brand, f.item
+                      FROM spoken s
+                      JOIN (SELECT company, brand, item, posting_date FROM fresh
+                            UNION ALL
+                            SELECT company, to_brand, item, posting_date FROM fresh
+                             WHERE to_brand <> brand) f
+                        ON f.company = s.company AND f.brand = s.brand
+                       AND f.posting_date BETWEEN s.starts_on AND s.ends_on) n
+             WHERE (SELECT true FROM books.late_movements l
+                     WHERE l.company = n.company AND l.period = n.period
+                       AND l.brand = n.brand AND l.item = n.item LIMIT 1) IS NULL
+            ON CONFLICT DO NOTHING;
             RETURN NULL;
         END $$""")
     op.execute("REVOKE ALL ON FUNCTION books.note_late_movements() FROM PUBLIC")

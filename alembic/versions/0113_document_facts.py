@@ -19,47 +19,58 @@ def upgrade() -> None:
     op.execute("""
         CREATE FUNCTION books.check_movement_documents() RETURNS trigger
         LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-        DECLARE stray record;
+        DECLARE
+            stray record;
+            in_units boolean;
+            in_currencies boolean;
+            tens CONSTANT numeric[] := '{1, 10, 100, 1000, 10000, 100000, 1000000}';
         BEGIN
-            SELECT f.id, f.item, f.uom, f.qty_doc, f.qty_base, f.num INTO stray FROM (
-                SELECT d.id, d.item, d.uom, d.qty_doc, d.qty_base, i.qty_scale,
-                       CASE WHEN d.uom = i.base_uom THEN 1 ELSE u.num END AS num,
-                       CASE WHEN d.uom = i.base_uom THEN 1 ELSE u.den END AS den
-                  FROM fresh d
-                  JOIN books.items i ON i.company = d.company AND i.code = d.item
-                  LEFT JOIN books.item_units u
-                         ON u.company = d.company AND u.item = d.item AND u.unit = d.uom
-                 WHERE d.uom IS NOT NULL) f
-             WHERE f.num IS NULL
-                OR CAST(f.qty_base AS numeric) * f.den
-                   <> f.qty_doc * f.num * power(CAST(10 AS numeric), f.qty_scale)
-             ORDER BY f.num IS NOT NULL, f.id LIMIT 1;
-            IF FOUND AND stray.num IS NULL THEN
-                RAISE EXCEPTION 'UOM_UNKNOWN: movement %: item % has no unit %', stray.id,
-                    quote_literal(stray.item), quote_literal(stray.uom)
-                    USING ERRCODE = 'CH103', DETAIL = 'uom';
-            ELSIF FOUND THEN
-                RAISE EXCEPTION 'UOM_NOT_EXACT: movement %: % % of item % are not exactly % of its '
-                    'base units', stray.id, stray.qty_doc, stray.uom, quote_literal(stray.item),
-                    stray.qty_base USING ERRCODE = 'CH107', DETAIL = 'qty_base';
+            SELECT bool_or(uom IS NOT NULL), bool_or(currency IS NOT NULL)
+              INTO in_units, in_currencies FROM fresh;
+            IF in_units THEN
+                SELECT f.* INTO stray FROM (
+                    SELECT d.id, d.item, d.uom, d.qty_doc, d.qty_base, tens[i.qty_scale + 1] AS one,
+                           CASE WHEN d.uom = i.base_uom THEN 1 ELSE u.num END AS num,
+                           CASE WHEN d.uom = i.base_uom THEN 1 ELSE u.den END AS den
+                      FROM fresh d
+                      JOIN books.items i ON i.company = d.company AND i.code = d.item
+                      LEFT JOIN books.item_units u
+                             ON u.company = d.company AND u.item = d.item AND u.unit = d.uom
+                     WHERE d.uom IS NOT NULL) f
+                 WHERE f.num IS NULL OR CAST(f.qty_base AS numeric) * f.den
+                                        <> f.qty_doc * f.num * f.one
+                 ORDER BY f.num IS NOT NULL, f.id LIMIT 1;
+                IF FOUND AND stray.num IS NULL THEN
+                    RAISE EXCEPTION 'UOM_UNKNOWN: movement %: item % has no unit %', stray.id,
+                        quote_literal(stray.item), quote_literal(stray.uom)
+                        USING ERRCODE = 'CH103', DETAIL = 'uom';
+                ELSIF FOUND THEN
+                    RAISE EXCEPTION 'UOM_NOT_EXACT: movement %: % % of item % are not exactly % '
+                        'of its base units', stray.id, stray.qty_doc, stray.uom,
+                        quote_literal(stray.item), stray.qty_base
+                        USING ERRCODE = 'CH107', DETAIL = 'qty_base';
+                END IF;
             END IF;
-            SELECT f.id, f.currency, f.fc_amount, f.value, f.rate INTO stray FROM (
-                SELECT d.id, d.currency, d.fc_amount, d.value, c.minor_digits,
-                       CASE WHEN d.fc_rate IS NULL AND d.currency = c.currency THEN 1
-                            ELSE d.fc_rate END AS rate
-                  FROM fresh d JOIN books.companies c ON c.code = d.company
-                 WHERE d.currency IS NOT NULL) f
-             WHERE f.rate IS NULL OR f.value IS DISTINCT FROM
-                   floor(f.fc_amount * f.rate * power(CAST(10 AS numeric), f.minor_digits) + 0.5)
-             ORDER BY f.rate IS NOT NULL, f.id LIMIT 1;
-            IF FOUND AND stray.rate IS NULL THEN
-                RAISE EXCEPTION 'RATE_MISSING: movement % is in % and names no rate', stray.id,
-                    stray.currency USING ERRCODE = 'CH107', DETAIL = 'fc_rate';
-            ELSIF FOUND THEN
-                RAISE EXCEPTION 'RATE_MISMATCH: movement %: % % at % are not %', stray.id,
-                    stray.fc_amount, stray.currency, stray.rate, coalesce(
-                    CAST(stray.value AS text), 'without value')
-                    USING ERRCODE = 'CH107', DETAIL = 'value';
+            IF in_currencies THEN
+                SELECT f.* INTO stray FROM (
+                    SELECT d.id, d.currency, d.fc_amount, d.value,
+                           tens[c.minor_digits + 1] AS one,
+                           CASE WHEN d.fc_rate IS NULL AND d.currency = c.currency THEN 1
+                                ELSE d.fc_rate END AS rate
+                      FROM fresh d JOIN books.companies c ON c.code = d.company
+                     WHERE d.currency IS NOT NULL) f
+                 WHERE f.rate IS NULL
+                    OR f.value IS DISTINCT FROM floor(f.fc_amount * f.rate * f.one + 0.5)
+                 ORDER BY f.rate IS NOT NULL, f.id LIMIT 1;
+                IF FOUND AND stray.rate IS NULL THEN
+                    RAISE EXCEPTION 'RATE_MISSING: movement % is in % and names no rate', stray.id,
+                        stray.currency USING ERRCODE = 'CH107', DETAIL = 'fc_rate';
+                ELSIF FOUND THEN
+                    RAISE EXCEPTION 'RATE_MISMATCH: movement %: % % at % are not %', stray.id,
+                        stray.fc_amount, stray.currency, stray.rate,
+                        coalesce(CAST(stray.value AS text), 'without value')
+                        USING ERRCODE = 'CH107', DETAIL = 'value';
+                END IF;
             END IF;
             RETURN NULL;
         END $$""")

@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0115_shared_pools"
-down_revision = "0113_document_facts"
+down_revision = "0114_reference_lookups"
 branch_labels = None
 depends_on = None
 
