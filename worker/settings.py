@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.errors import ConfigRefused
 from shared.settings import SharedSettings
@@ -15,7 +16,17 @@ MAINTENANCE_CONNECTIONS = 2
 FARGATE_LONGEST_STOP_SECONDS = 120
 
 
-class WorkerSettings(SharedSettings):
+class CostingSettings(BaseSettings):
+    """What the costing of a period reads."""
+
+    model_config = SettingsConfigDict(env_prefix="CHOT_", extra="ignore")
+
+    costing_part_movements: int = Field(
+        200_000, ge=0, description="a larger costing is shared by jobs of so many; 0 = never"
+    )
+
+
+class WorkerSettings(SharedSettings, CostingSettings):
     """What the worker reads beside the shared settings."""
 
     handler_modules: str = Field("", description="modules with HANDLERS, comma separated")

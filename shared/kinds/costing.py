@@ -23,7 +23,8 @@ class CostingRunPayload(Payload):
     company's pool map: one pool a brand, a store, or for the whole company. `method` asserts that
     every item in scope is costed by it. `negative` says what becomes of goods that go out before
     any came in, `residue` where the last units of rounding go. `chunk_movements` bounds how many
-    movements one transaction costs (always whole items); results do not depend on it.
+    movements one transaction costs (always whole items), `parts` how many jobs share the work (1:
+    the job alone; absent: as many as it is large); results depend on neither.
     """
 
     period: Annotated[
@@ -38,6 +39,7 @@ class CostingRunPayload(Payload):
     negative: Literal["forbid", "provisional"] = "forbid"
     residue: Literal["cumulative", "last_issue", "separate_line"] = "cumulative"
     chunk_movements: Annotated[int, Field(ge=1, le=1_000_000)] = CHUNK_MOVEMENTS
+    parts: Annotated[int, Field(ge=1, le=64)] | None = None
 
 
 # A second submit widens the one that waits; one that runs has read its input, and is followed.

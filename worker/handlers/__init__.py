@@ -11,7 +11,11 @@ from shared.kinds import Kind
 from shared.kinds.registry import exported, import_setting, split_modules
 from worker.context import CleanupContext, JobContext
 
-BUILT_IN = ("worker.handlers.costing", "worker.handlers.exporting")
+BUILT_IN = (
+    "worker.handlers.costing",
+    "worker.handlers.costing_part",
+    "worker.handlers.exporting",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

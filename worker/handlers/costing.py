@@ -13,14 +13,14 @@ from shared.errors import Conflict, RetryableError
 from shared.kinds.costing import COSTING_PREVIEW, COSTING_RUN, CostingRunPayload
 from shared.logs import log
 from worker.context import CleanupContext, JobContext
-from worker.costing.chunk import ChunkResults, cost_chunk
-from worker.costing.results import Negative, Policy, ResiduePolicy
 from worker.handlers import Handler
+from worker.handlers.costing_chunks import cost_pending
+from worker.handlers.costing_part import share_run
 from worker.handlers.costing_results import nothing_to_cost, preview_result, run_result
 from worker.records.activation import activate, close_gate
 from worker.records.beginning import NothingToCostError, begin_run
 from worker.records.changes import costed_together, find_changed
-from worker.records.cost_results import Sealed, seal_run, take_back, write_results
+from worker.records.cost_results import Sealed, seal_run, take_back
 from worker.records.cost_runs import (
     CostRun,
     Rules,
@@ -31,12 +31,9 @@ from worker.records.cost_runs import (
 )
 from worker.records.differences import end_preview, errors_by_code
 from worker.records.leftovers import drop_storage, fail_run, find_leftovers
-from worker.records.movements import load_units
 from worker.records.scope import closed_under, read_families
-from worker.records.work_list import PendingItem, Tally, count_done, list_items, next_items
+from worker.records.work_list import list_items
 
-# Under this many movements a chunk costs less than handing it to another process.
-OFFLOAD_FROM = 2_000
 # How often one attempt follows movements that keep arriving before it leaves it to the next.
 MOST_ROUNDS = 5
 
@@ -53,8 +50,10 @@ async def run_costing(context: JobContext, payload: CostingRunPayload) -> None:
         async with context.completion() as tx:
             tx.result = nothing_to_cost(payload)
         return
+    if await share_run(context, run, payload):
+        return
     for _ in range(MOST_ROUNDS):
-        await _cost_pending(context, run, payload.chunk_movements)
+        await cost_pending(context, run, payload.chunk_movements)
         run, sealed = await _settle(context, run)
         if sealed is None:
             continue
@@ -111,48 +110,6 @@ async def _drop_leftovers(context: JobContext) -> None:
         except Conflict as conflict:
             log.info("costing.leftover_in_use", run_id=run_id, error=str(conflict))
             return
-
-
-async def _cost_pending(context: JobContext, run: CostRun, chunk_movements: int) -> None:
-    """Cost every family of the work list that is not done, one fenced transaction a chunk."""
-    policy = Policy(residue=ResiduePolicy(run.residue_policy), negative=Negative(run.negative))
-    after = ""
-    async with context.read() as conn:
-        tally = await count_done(conn, run)
-    while True:
-        async with context.read() as conn:
-            pending = await next_items(conn, run, after, chunk_movements)
-            units = await load_units(conn, run, pending) if pending else []
-        if not pending:
-            return
-        movements = sum(item.movements for item in pending)
-        if movements >= OFFLOAD_FROM:
-            results = await context.offload(cost_chunk, units, run.layout, policy)
-        else:
-            results = cost_chunk(units, run.layout, policy)
-        await _write(context, run, pending, results, tally)
-        after = pending[-1].family
-        context.yield_if_asked()
-
-
-async def _write(
-    context: JobContext,
-    run: CostRun,
-    pending: list[PendingItem],
-    results: ChunkResults,
-    tally: Tally,
-) -> None:
-    tally.done += sum(item.movements for item in pending)
-    tally.items_done += len(pending)
-    async with context.transaction() as tx:
-        await write_results(tx.connection, run, results)
-        tx.checkpoint = {"run_id": run.id, "items_done": tally.items_done}
-        tx.progress(
-            tally.done,
-            tally.total,
-            unit="movements",
-            message=f"item {pending[-1].item} ({tally.items_done} of {tally.items})",
-        )
 
 
 async def _settle(context: JobContext, run: CostRun) -> tuple[CostRun, Sealed | None]:

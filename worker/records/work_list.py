@@ -155,7 +155,8 @@ COUNT_DONE = text("""
     SELECT coalesce(sum(movements) FILTER (WHERE done), 0) AS done,
            coalesce(sum(movements), 0) AS total,
            count(*) FILTER (WHERE done) AS items_done, count(*) AS items
-      FROM books.cost_run_items WHERE run_id = :run_id""")
+      FROM books.cost_run_items
+     WHERE run_id = :run_id AND (CAST(:part AS integer) IS NULL OR part = :part)""")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,9 +169,9 @@ class Tally:
     items: int
 
 
-async def count_done(conn: AsyncConnection, run: CostRun) -> Tally:
-    """How far the run is, counted."""
-    row = (await conn.execute(COUNT_DONE, {"run_id": run.id})).one()
+async def count_done(conn: AsyncConnection, run: CostRun, part: int | None = None) -> Tally:
+    """How far the run is, or a part of it, counted."""
+    row = (await conn.execute(COUNT_DONE, {"run_id": run.id, "part": part})).one()
     return Tally(
         done=int(row.done), total=int(row.total), items_done=row.items_done, items=row.items
     )

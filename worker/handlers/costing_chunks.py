@@ -1,0 +1,100 @@
+"""The work of a run, chunk by chunk: all of it by the run's job, or a part by one of its own."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from worker.context import JobContext
+from worker.costing.chunk import ChunkResults, cost_chunk
+from worker.costing.results import Negative, Policy, ResiduePolicy
+from worker.fence import FencedTransaction
+from worker.records.cost_results import write_results
+from worker.records.cost_runs import CostRun
+from worker.records.movements import load_units
+from worker.records.parts import hold_run
+from worker.records.work_list import PendingItem, Tally, count_done, next_items
+
+# Under this many movements a chunk costs less than handing it to another process.
+OFFLOAD_FROM = 2_000
+
+
+class RunOverError(Exception):
+    """The run is over, or no longer worked for: nothing of the transaction is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What of a run a job of this group costs."""
+
+    part: int
+    group_id: UUID
+
+    async def hold(self, conn: AsyncConnection, run: CostRun) -> None:
+        """Keep the run from ending before the transaction does; raises RunOverError."""
+        if not await hold_run(conn, run.id, self.group_id):
+            raise RunOverError
+
+
+async def cost_pending(
+    context: JobContext, run: CostRun, chunk_movements: int, share: Share | None = None
+) -> Tally:
+    """Cost every family of the work list that is not done, one fenced transaction a chunk.
+
+    With a share only those of its part, and RunOverError once the run is over. Answers how much is
+    done, of the part or of all.
+    """
+    policy = Policy(residue=ResiduePolicy(run.residue_policy), negative=Negative(run.negative))
+    part = None if share is None else share.part
+    after = ""
+    async with context.read() as conn:
+        tally = await count_done(conn, run, part)
+    while True:
+        async with context.read() as conn:
+            pending = await next_items(conn, run, after, chunk_movements, part)
+            units = await load_units(conn, run, pending) if pending else []
+        if not pending:
+            return tally
+        movements = sum(item.movements for item in pending)
+        if movements >= OFFLOAD_FROM:
+            results = await context.offload(cost_chunk, units, run.layout, policy)
+        else:
+            results = cost_chunk(units, run.layout, policy)
+        await _write(context, run, pending, results, tally, share=share)
+        after = pending[-1].family
+        context.yield_if_asked()
+
+
+async def _write(
+    context: JobContext,
+    run: CostRun,
+    pending: list[PendingItem],
+    results: ChunkResults,
+    tally: Tally,
+    *,
+    share: Share | None,
+) -> None:
+    tally.done += sum(item.movements for item in pending)
+    tally.items_done += len(pending)
+    async with context.transaction() as tx:
+        if share is not None:
+            await share.hold(tx.connection, run)
+        await write_results(tx.connection, run, results)
+        tx.checkpoint = (context.checkpoint or {}) | {
+            "run_id": run.id,
+            "items_done": tally.items_done,
+        }
+        last = pending[-1].item
+        tx.progress(tally.done, tally.total, unit="movements", message=_message(last, tally))
+        if share is not None:
+            await _tell_all(tx, run, last)
+
+
+async def _tell_all(tx: FencedTransaction, run: CostRun, last: str) -> None:
+    """How far all parts are, for the run's own job, which waits; counted in the work list."""
+    whole = await count_done(tx.connection, run)
+    tx.join_progress(whole.done, whole.total, unit="movements", message=_message(last, whole))
+
+
+def _message(last: str, tally: Tally) -> str:
+    return f"item {last} ({tally.items_done} of {tally.items})"
