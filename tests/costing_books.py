@@ -14,7 +14,7 @@ from shared.jobs.enqueue import Submit, enqueue
 from shared.kinds.costing import COSTING_PREVIEW, COSTING_RUN, CostingRunPayload
 from shared.kinds.registry import load_kinds, mirror_kinds
 from shared.types import JobId, WorkerId
-from tests.factories import TIMING, autocommit, fetch, scalar
+from tests.factories import TIMING, autocommit, execute, fetch, scalar
 from worker.claim import Claimant, claim_jobs, read_input
 from worker.context import Engines, JobContext
 from worker.handlers.costing import run_costing
@@ -33,9 +33,9 @@ SEED = (
 INSERT_MOVEMENT = text("""
     INSERT INTO books.stock_movements
            (company, brand, item, store, to_brand, to_store, kind, doc_id, doc_line, posting_date,
-            qty_base, value, ref_movement_id, cost_basis, reverses_movement_id)
-    VALUES ('ACME', :brand, :item, :store, :to_brand, :to_store, :kind, 'T', 1, :day,
-            :qty, :value, :ref, :basis, :reverses) RETURNING id""")
+            qty_base, value, ref_movement_id, cost_basis, reverses_movement_id, lot_id)
+    VALUES ('ACME', :brand, :item, :store, :to_brand, :to_store, :kind, :doc, 1, :day,
+            :qty, :value, :ref, :basis, :reverses, :lot) RETURNING id""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,8 @@ class Books:
         ref: int | None = None,
         basis: str | None = None,
         reverses: int | None = None,
+        doc: str = "T",
+        lot: str | None = None,
     ) -> int:
         """Post one movement in a transaction of its own; answers its id."""
         binds = {
@@ -77,9 +79,36 @@ class Books:
             "ref": ref,
             "basis": basis,
             "reverses": reverses,
+            "doc": doc,
+            "lot": lot,
         }
         async with self.app.begin() as conn:
             return int((await conn.execute(INSERT_MOVEMENT, binds)).scalar_one())
+
+    async def costed_by(self, method: str, *, item: str = "A", since: str = "2026-01-01") -> None:
+        """Cost the item by this method from that day on."""
+        await execute(
+            self.app,
+            """SELECT books.decide_costing_method('ACME', :item, CAST(CAST(:since AS text) AS date),
+                      :method, true, 'a test', 'tests')""",
+            item=item,
+            since=since,
+            method=method,
+        )
+
+    async def pooled(
+        self, store: str, pool: str, *, since: str = "2026-01-01", shared: bool = False
+    ) -> None:
+        """Put the store into a pool from that day on."""
+        await execute(
+            self.app,
+            """INSERT INTO books.cost_pool_map (company, store, valid_from, pool, shared)
+               VALUES ('ACME', :store, CAST(CAST(:since AS text) AS date), :pool, :shared)""",
+            store=store,
+            since=since,
+            pool=pool,
+            shared=shared,
+        )
 
     async def submit(
         self,
