@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from api.routes import cost_results
 from api.settings import ApiSettings
 from shared.access import Role
+from shared.costs import rows
 from tests.cost_run_rows import Pool, seed_places, sold, supersede, write_run
 from tests.factories import execute, scalar
 from tests.protocol.api.app import problem_of, serving
@@ -76,11 +76,14 @@ async def test_a_result_adds_up_and_its_price_is_exact(
 ) -> None:
     """Quantities in units of the item, values in the currency, the price a quotient of both."""
     run = await write_run(books, [THIRD])
-    for digits, shown in ((2, "0.67"), (3, "0.667"), (6, "0.666667")):
+    priced = None
+    for digits, shown in ((6, "0.666667"), (3, "0.667"), (2, "0.67")):
         answer = await client.get(f"/v1/cost-runs/{run}/results?digits={digits}")
-        (row,) = answer.json()["results"]
-        assert adds_up(row)
-        assert row["unit_price"] == {"num": "2", "den": "3", "shown": shown}
+        (priced,) = answer.json()["results"]
+        assert priced["unit_price"] == {"num": "2", "den": "3", "shown": shown}
+    (row,) = (await client.get(f"/v1/cost-runs/{run}/results")).json()["results"]
+    assert row == priced, "two digits are shown where nobody says how many"
+    assert adds_up(row)
     assert row["opening"] == {"qty": "1.000", "value": "1.00"}
     assert row["in"]["total"] == {"qty": "2.500", "value": "1.33"}
     assert row["out"]["total"] == {"qty": "2.500", "value": "1.67"}
@@ -88,8 +91,8 @@ async def test_a_result_adds_up_and_its_price_is_exact(
     assert (row["brand"], row["pool"], row["item"], row["name"]) == ("RED", "R2", "=B", "+Bánh")
     assert (row["scc_size"], row["pushes"], row["negative_within_period"]) == (3, 1, True)
     assert (row["speaks"], row["stale"], row["method"]) == (True, False, "periodic_avg")
-    for digits in ("1", "7", "+2", "2.0"):
-        refused = await client.get(f"/v1/cost-runs/{run}/results", params={"digits": digits})
+    for wrong in ("1", "7", "+2", "2.0"):
+        refused = await client.get(f"/v1/cost-runs/{run}/results", params={"digits": wrong})
         problem_of(refused, 422, "invalid-request")
 
 
@@ -223,15 +226,15 @@ async def test_a_run_that_is_superseded_while_it_is_read_gives_no_part_of_itself
 ) -> None:
     """Its rows went after the look at its header: what came of the page is thrown away."""
     run = await write_run(books, [sold("RED", "R1"), sold("RED", "R2")])
-    reading = cost_results.run_results
+    reading = rows.run_results
 
     async def dropped_meanwhile(conn: Any, *args: Any, **more: Any) -> Any:
-        rows = await reading(conn, *args, **more)
+        found = await reading(conn, *args, **more)
         # Not dropped: that waits for this very reader. Its half would be in the next page.
         await supersede(books, run, drop=False)
-        return rows
+        return found
 
-    monkeypatch.setattr(cost_results, "run_results", dropped_meanwhile)
+    monkeypatch.setattr("api.routes.cost_results.run_results", dropped_meanwhile)
     problem_of(await client.get(f"/v1/cost-runs/{run}/results"), 410, "cost-run-gone")
 
 
@@ -376,7 +379,6 @@ async def test_a_preview_has_differences_and_nothing_else(
     problem_of(await client.get(url), 409, "not-a-preview")
 
 
-@pytest.mark.scenario("F55")
 async def test_a_brands_key_sees_its_part_and_no_number_of_the_others(
     guarded: httpx.AsyncClient, books: AsyncEngine
 ) -> None:
@@ -422,7 +424,6 @@ async def test_a_brands_key_sees_its_part_and_no_number_of_the_others(
     assert view["proof"]["totals"] is None
 
 
-@pytest.mark.scenario("F55")
 async def test_a_run_of_others_is_like_none_at_all(
     guarded: httpx.AsyncClient, books: AsyncEngine
 ) -> None:
