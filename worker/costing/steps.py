@@ -98,7 +98,7 @@ def cancelled(running: Running, movement: Movement) -> None:
         original.reverses is not None or _shape(movement) != _shape(original)
     ):
         raise RefusedError(Code.REVERSAL_MISMATCH)
-    running.pool(running.pool_of[movement.store])
+    running.places[movement.store].add(RECEIPT, 0, 0)  # the store is named in the results
     found = 0 if movement.kind == Kind.COUNT else None
     running.note(Line(movement.id, movement.value or 0, 0, found, 0))
 

@@ -135,7 +135,7 @@ def test_goods_made_of_others_cost_what_those_did_and_what_is_added() -> None:
 
 
 def test_the_cause_of_an_error_is_told_before_what_follows_from_it() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"type": "produce", "qty": "1", "from_seq": [2]},
         {"type": "consume", "qty": "1", "item": "M"},
     ]
@@ -143,7 +143,7 @@ def test_the_cause_of_an_error_is_told_before_what_follows_from_it() -> None:
 
 
 def test_a_transfer_inside_the_pool_of_all_warehouses_moves_no_value() -> None:
-    rows = [RECEIPT, {"type": "transfer", "qty": "1", "to_warehouse": "W2"}]
+    rows: list[dict[str, Any]] = [RECEIPT, {"type": "transfer", "qty": "1", "to_warehouse": "W2"}]
     found = _answer(rows, "moving_avg", scope="all")
     assert [line["value"] for line in found["lines"]] == ["10", "0"]
     assert [row["value"] for row in found["stores"]] == ["5", "5"]
