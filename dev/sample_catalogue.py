@@ -177,9 +177,9 @@ class Store:
     name: str
 
 
-def catalogue(dice: random.Random) -> list[Item]:
-    """The 2,000 articles: most belong to one brand, some are sold by all (brand None)."""
-    own = (ITEMS - SHARED_ITEMS) // len(BRANDS)
+def catalogue(dice: random.Random, count: int = ITEMS) -> list[Item]:
+    """So many articles: most belong to one brand, some are sold by all (brand None)."""
+    own = (count - SHARED_ITEMS) // len(BRANDS)
     items = [item for brand in BRANDS for item in _articles(dice, brand, LINES[brand], own)]
     return items + list(_articles(dice, None, SHARED_LINES, SHARED_ITEMS))
 
@@ -198,13 +198,14 @@ def shops() -> list[Store]:
 def _articles(
     dice: random.Random, brand: str | None, lines: tuple[Line, ...], count: int
 ) -> Iterator[Item]:
-    every = product(lines, VARIETIES, SIZES)
-    for number, ((kind, uom, scale, low, high), variety, size) in enumerate(
+    # What the words do not suffice for comes in series.
+    every = product(range(count), lines, VARIETIES, SIZES)
+    for number, (series, (kind, uom, scale, low, high), variety, size) in enumerate(
         islice(every, count), start=1
     ):
         yield Item(
             code=f"{brand or 'CHG'}{number:04d}",
-            name=f"{kind} {variety} {size}",
+            name=f"{kind} {variety} {size}" + (f" {series + 1}" if series else ""),
             brand=brand,
             base_uom=uom,
             qty_scale=scale,

@@ -21,8 +21,8 @@ import asyncpg
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from dev.sample_catalogue import BRANDS, COMPANY_NAME, Item, catalogue, shops
-from dev.sample_movements import COLUMNS, Month
+from dev.sample_catalogue import BRANDS, COMPANY_NAME, ITEMS, Item, catalogue, shops
+from dev.sample_movements import COLUMNS, HABITS, Habits, Month
 from shared.database import driver_connection, open_engine, transaction
 
 BATCH = 50_000
@@ -39,6 +39,8 @@ class Sample:
     movements: int
     company: str
     period: str
+    items: int = ITEMS
+    habits: Habits = HABITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,8 @@ async def load_sample(
     movements: int = DEFAULT_MOVEMENTS,
     company: str = "SAMPLE",
     period: str = DEFAULT_PERIOD,
+    items: int = ITEMS,
+    habits: Habits = HABITS,
     progress: Progress | None = None,
 ) -> SampleSummary:
     """Load the company as role app, unless a company of that code is there already.
@@ -71,7 +75,9 @@ async def load_sample(
     batch. The database is a URL or an open engine. The same seed, size and period give the same
     rows; ids are consecutive where nobody else writes movements meanwhile.
     """
-    sample = Sample(seed=seed, movements=movements, company=company, period=period)
+    sample = Sample(
+        seed=seed, movements=movements, company=company, period=period, items=items, habits=habits
+    )
     if isinstance(database, AsyncEngine):
         return await _load(database, sample, progress)
     engine = open_engine(database, pool_size=1, application_name="chot sample")
@@ -84,7 +90,7 @@ async def load_sample(
 async def _load(engine: AsyncEngine, sample: Sample, progress: Progress | None) -> SampleSummary:
     began = monotonic()
     dice = random.Random(sample.seed)
-    items = catalogue(dice)
+    items = catalogue(dice, sample.items)
     async with transaction(engine, lock_timeout=10) as conn:
         if await _exists(conn, sample.company):
             return await _found(conn, sample.company, sample.period)
@@ -180,6 +186,7 @@ async def _write_movements(
         last_day=last,
         movements=movements,
         next_id=ids.pop,
+        habits=sample.habits,
     )
     rows = month.rows()
     kinds: Counter[str] = Counter()

@@ -2,6 +2,7 @@
 
 Goods are received before they are sold, so no shop ever goes below zero; what comes back refers to
 what went out. Memory is bounded by the shelves (item × shop), whatever the number of movements.
+Habits add what not every chain does: lots, freight on receipts, counts, goods that cross brands.
 """
 
 import random
@@ -11,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import accumulate
+from typing import NamedTuple
 
 from dev.sample_catalogue import Item, Store
+from dev.sample_shelves import Lot, Shelf, stocked
 
 COLUMNS = (
     "id",
@@ -31,32 +34,57 @@ COLUMNS = (
     "value",
     "ref_movement_id",
     "cost_basis",
+    "lot_id",
 )
 Row = tuple[object, ...]
 
-# Of a hundred events in the shops; what is missing to a hundred are sales.
-RECEIPTS, TRANSFERS, SALES_RETURNS, PURCHASE_RETURNS, LOSSES, FINDS = 9.0, 4.0, 2.0, 0.6, 0.4, 0.2
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How often what happens, of a hundred events; what is missing to a hundred are sales.
+
+    `crossing` is the share of transfers of an article sold by all that go to another brand's shop.
+    With `lots` every receipt is a lot of its own, and what leaves comes from one lot.
+    """
+
+    receipts: float = 9.0
+    transfers: float = 4.0
+    sales_returns: float = 2.0
+    purchase_returns: float = 0.6
+    losses: float = 0.4
+    finds: float = 0.2
+    freight: float = 0.0
+    counts: float = 0.0
+    crossing: float = 0.0
+    lots: bool = False
+
+
+HABITS = Habits()
+# Everything that costing knows, and goods that go to and fro.
+WHOLE = Habits(transfers=8.0, freight=0.8, counts=0.5, crossing=0.3, lots=True)
 REMEMBERED = 4_000
 LOW = 15
-OPENING_SHARE = 8  # at most one opening in so many movements
 SLIP = {"issue": "BH", "receipt": "NK", "transfer": "CK", "sales_return": "TL"}
 SATURDAY = 5
+# What a count finds, in units; mostly what the book says.
+FOUND = (0, 0, 0, 0, -1, 1)
 
 
-@dataclass(slots=True)
-class Shelf:
-    """One article in one shop: what is there now, in scaled units."""
+class Remembered(NamedTuple):
+    """A movement that may come back."""
 
-    item: Item
-    store: Store
-    on_hand: int = 0
+    id: int
+    shelf: Shelf
+    lot: Lot
+    quantity: int
+    value: int
 
 
 @dataclass(slots=True)
 class Memory:
-    """Movements that may come back: id, shelf and quantity of the latest ones."""
+    """The latest movements that may come back."""
 
-    latest: deque[tuple[int, Shelf, int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    latest: deque[Remembered] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
 
 class Month:
@@ -73,6 +101,7 @@ class Month:
         last_day: date,
         movements: int,
         next_id: Callable[[], int],
+        habits: Habits = HABITS,
     ) -> None:
         self.dice = dice
         self.company = company
@@ -82,16 +111,20 @@ class Month:
         self.day = first_day
         self.sequence = 0
         self.documents = 0
+        self.arrivals = 0
         self.line = 0
         self.slip = ""
         self.sold = Memory()
         self.bought = Memory()
-        self.shelves = _stocked(dice, items, stores, movements)
+        self.habits = habits
+        self.shelves = stocked(dice, items, stores, movements)
         self.by_store: dict[str, list[Shelf]] = {}
-        self.by_item: dict[tuple[str, str], list[Shelf]] = {}
+        self.by_item: dict[tuple[str | None, str], list[Shelf]] = {}
         for shelf in self.shelves:
             self.by_store.setdefault(shelf.store.code, []).append(shelf)
             self.by_item.setdefault((shelf.store.brand, shelf.item.code), []).append(shelf)
+            if shelf.item.brand is None:
+                self.by_item.setdefault((None, shelf.item.code), []).append(shelf)
         # A few articles make most of the turnover, in every shop (Zipf).
         self.popularity = {
             code: list(accumulate(1 / (rank + 3) for rank in range(len(shelves))))
@@ -99,12 +132,14 @@ class Month:
         }
         self.open_shops = list(self.by_store)
         self.events: list[tuple[float, Callable[[], Row | None]]] = _cumulative(
-            (RECEIPTS, self._restock),
-            (TRANSFERS, self._transfer),
-            (SALES_RETURNS, self._take_back),
-            (PURCHASE_RETURNS, self._send_back),
-            (LOSSES, self._lose),
-            (FINDS, self._find),
+            (habits.receipts, self._restock),
+            (habits.transfers, self._transfer),
+            (habits.sales_returns, self._take_back),
+            (habits.purchase_returns, self._send_back),
+            (habits.losses, self._lose),
+            (habits.finds, self._find),
+            (habits.freight, self._freight),
+            (habits.counts, self._count),
         )
         self.shares = [share for share, _ in self.events]
 
@@ -136,17 +171,16 @@ class Month:
 
     def _open(self, shelf: Shelf) -> Row:
         quantity = self._units(shelf, 6, 40)
-        shelf.on_hand += quantity
-        return self._row(shelf, "opening", quantity, value=self._cost(shelf.item, quantity))
+        return self._arrive(shelf, "opening", quantity)[0]
 
     def _sell(self) -> Row:
         shelf = self._any_shelf()
         wanted = self._units(shelf, 1, 1 if self.dice.random() < 0.6 else 5)
         if shelf.on_hand < wanted:
             return self._receive(shelf)
-        shelf.on_hand -= wanted
-        row = self._row(shelf, "issue", wanted)
-        self.sold.latest.append((_id(row), shelf, wanted))
+        lot, wanted = shelf.take(wanted)
+        row = self._row(shelf, "issue", wanted, lot=lot)
+        self.sold.latest.append(Remembered(_id(row), shelf, lot, wanted, 0))
         return row
 
     def _restock(self) -> Row | None:
@@ -155,44 +189,55 @@ class Month:
         return self._receive(shelf) if shelf.on_hand < LOW * shelf.item.one else None
 
     def _receive(self, shelf: Shelf) -> Row:
-        quantity = self._units(shelf, 12, 60)
-        shelf.on_hand += quantity
-        row = self._row(shelf, "receipt", quantity, value=self._cost(shelf.item, quantity))
-        self.bought.latest.append((_id(row), shelf, quantity))
+        row, remembered = self._arrive(shelf, "receipt", self._units(shelf, 12, 60))
+        self.bought.latest.append(remembered)
         return row
+
+    def _arrive(self, shelf: Shelf, kind: str, quantity: int) -> tuple[Row, Remembered]:
+        lot = f"L{self.arrivals}" if self.habits.lots else None
+        self.arrivals += 1
+        shelf.put(lot, quantity)
+        value = self._cost(shelf.item, quantity)
+        row = self._row(shelf, kind, quantity, value=value, lot=lot)
+        return row, Remembered(_id(row), shelf, lot, quantity, value)
 
     def _transfer(self) -> Row | None:
         source = self._any_shelf()
-        others = self.by_item[source.store.brand, source.item.code]
-        target = self.dice.choice(others)
+        brand: str | None = source.store.brand
+        # Only who has the habit throws the dice for it: the other streams stay as they are.
+        if self.habits.crossing and source.item.brand is None:
+            brand = None if self.dice.random() < self.habits.crossing else brand
+        target = self.dice.choice(self.by_item[brand, source.item.code])
         quantity = min(source.on_hand // 2, self._units(source, 1, 12))
         if target is source or quantity <= 0:
             return None
-        source.on_hand -= quantity
-        target.on_hand += quantity
-        return self._row(source, "transfer", quantity, target=target.store)
+        lot, quantity = source.take(quantity)
+        target.put(lot, quantity)
+        return self._row(source, "transfer", quantity, target=target.store, lot=lot)
 
     def _take_back(self) -> Row | None:
         found = self._remembered(self.sold)
         if found is None:
             return None
-        movement, shelf, quantity = found
+        shelf, quantity = found.shelf, found.quantity
         back = quantity if self.dice.random() < 0.5 else min(shelf.item.one, quantity)
-        shelf.on_hand += back
-        return self._row(shelf, "sales_return", back, ref=movement)
+        shelf.put(found.lot, back)
+        return self._row(shelf, "sales_return", back, ref=found.id, lot=found.lot)
 
     def _send_back(self) -> Row | None:
         found = self._remembered(self.bought)
         if found is None:
             return None
-        movement, shelf, quantity = found
-        back = min(shelf.on_hand, max(1, quantity // 12))
+        shelf = found.shelf
+        back = min(shelf.lots.get(found.lot, 0), max(1, found.quantity // 12))
         if back == 0:
             return None
-        shelf.on_hand -= back
-        return self._row(shelf, "purchase_return", back, ref=movement, basis="original")
+        shelf.put(found.lot, -back)
+        return self._row(
+            shelf, "purchase_return", back, ref=found.id, basis="original", lot=found.lot
+        )
 
-    def _remembered(self, memory: Memory) -> tuple[int, Shelf, int] | None:
+    def _remembered(self, memory: Memory) -> Remembered | None:
         """Forgets what it hands out: nothing comes back twice."""
         if not memory.latest:
             return None
@@ -204,14 +249,37 @@ class Month:
         lost = min(shelf.on_hand, self._units(shelf, 1, 3))
         if lost == 0:
             return None
-        shelf.on_hand -= lost
-        return self._row(shelf, "adjust_out", lost)
+        lot, lost = shelf.take(lost)
+        return self._row(shelf, "adjust_out", lost, lot=lot)
 
-    def _find(self) -> Row:
+    def _find(self) -> Row | None:
         shelf = self._any_shelf()
         found = self._units(shelf, 1, 2)
-        shelf.on_hand += found
-        return self._row(shelf, "adjust_in", found)
+        if self.habits.lots and not shelf.on_hand:
+            return None  # nobody can say which lot it is of
+        lot = shelf.oldest
+        shelf.put(lot, found)
+        return self._row(shelf, "adjust_in", found, lot=lot)
+
+    def _freight(self) -> Row | None:
+        """An invoice for bringing one of the latest receipts; it belongs to that receipt."""
+        if not self.bought.latest:
+            return None
+        receipt = self.dice.choice(self.bought.latest)
+        cost = receipt.value * self.dice.randint(1, 5) // 100
+        return self._row(
+            receipt.shelf, "landed_cost", 0, value=cost, ref=receipt.id, lot=receipt.lot
+        )
+
+    def _count(self) -> Row | None:
+        """Somebody counts a shelf with one lot on it, so that any method takes it for the whole."""
+        shelf = self._any_shelf()
+        if len(shelf.lots) != 1:
+            return None
+        lot, book = shelf.oldest, shelf.on_hand
+        counted = max(0, book + self.dice.choice(FOUND) * shelf.item.one)
+        shelf.put(lot, counted - book)
+        return self._row(shelf, "count", counted, lot=lot)
 
     def _units(self, shelf: Shelf, low: int, high: int) -> int:
         whole, one = self.dice.randint(low, high), shelf.item.one
@@ -234,6 +302,7 @@ class Month:
         target: Store | None = None,
         ref: int | None = None,
         basis: str | None = None,
+        lot: Lot = None,
     ) -> Row:
         self.sequence += 1
         self._next_line(kind, shelf.store.code)
@@ -254,6 +323,7 @@ class Month:
             value,
             ref,
             basis,
+            lot,
         )
 
     def _next_line(self, kind: str, store: str) -> None:
@@ -265,21 +335,6 @@ class Month:
         self.documents += 1
         self.line = 1
         self.slip = f"{start}{self.documents:06d}"
-
-
-def _stocked(
-    dice: random.Random, items: Sequence[Item], stores: Sequence[Store], movements: int
-) -> list[Shelf]:
-    """Which shop carries which article, the best sellers of each shop first."""
-    shelves = []
-    for store in stores:
-        carried = [item for item in items if item.brand in {store.brand, None}]
-        shelves += [Shelf(item, store) for item in carried if dice.random() < 0.7]
-    most = max(len(stores), movements // OPENING_SHARE)
-    if len(shelves) > most:
-        shelves = dice.sample(shelves, most)
-    dice.shuffle(shelves)
-    return shelves
 
 
 def _cumulative(
