@@ -199,14 +199,15 @@ PROOF = text("""
                coalesce(sum(CAST(v_opening AS numeric) + v_receipt + v_gain + v_sales_return), 0)
                    AS incoming,
                coalesce(sum(CAST(v_issue AS numeric) + v_usage + v_purchase_return + v_rounding
-                            + v_closing), 0) AS outgoing,
+                            + v_true_up + v_closing), 0) AS outgoing,
                coalesce(sum(v_issue), 0) AS issue, coalesce(sum(v_closing), 0) AS closing,
                count(*) AS pools,
                count(*) FILTER (WHERE CAST(q_opening AS numeric) + q_receipt + q_gain
-                   + q_sales_return <> CAST(q_issue AS numeric) + q_usage + q_purchase_return
-                   + q_closing OR CAST(v_opening AS numeric) + v_receipt + v_gain + v_sales_return
-                   <> CAST(v_issue AS numeric) + v_usage + v_purchase_return + v_rounding
-                   + v_closing) AS unbalanced,
+                   + q_sales_return + q_transfer_in <> CAST(q_issue AS numeric) + q_usage
+                   + q_purchase_return + q_transfer_out + q_closing
+                   OR CAST(v_opening AS numeric) + v_receipt + v_gain + v_sales_return
+                   + v_transfer_in <> CAST(v_issue AS numeric) + v_usage + v_purchase_return
+                   + v_transfer_out + v_rounding + v_true_up + v_closing) AS unbalanced,
                count(*) FILTER (WHERE q_closing = 0 AND v_closing <> 0) AS empty_with_value
           FROM books.pool_results WHERE run_id = :run_id),
     stores AS (
