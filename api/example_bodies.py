@@ -191,6 +191,29 @@ LIMIT = {
     "set_at": "2026-02-01T01:00:04.118002Z",
 }
 LIMIT_SET = {name: LIMIT[name] for name in ("kind", "company", "brand", "max_running")}
+METHOD_DECIDED = {
+    "company": "SAMPLE",
+    "item": "LUA0001",
+    "method": "fifo",
+    "former": "periodic_avg",
+    "valid_from": "2027-01-01",
+    "changed": True,
+}
+METHODS = {
+    "company": "SAMPLE",
+    "item": "LUA0001",
+    "initial": "periodic_avg",
+    "decisions": [
+        {
+            "valid_from": "2027-01-01",
+            "method": "fifo",
+            "mid_year": False,
+            "reason": None,
+            "decided_by": "head-accountant",
+            "decided_at": "2026-12-20T01:00:04.118002Z",
+        }
+    ],
+}
 WORKER = {
     "worker_id": ATTEMPT["worker_id"],
     "host": "ip-10-0-3-17",

@@ -71,6 +71,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/cost-runs/{run_id}/differences"): READ,
     ("POST", "/v1/cost-runs/{run_id}/exports"): READ,
     ("GET", "/v1/costs"): READ,
+    ("GET", "/v1/costing-methods"): READ,
+    ("PUT", "/v1/costing-methods"): OPERATE,
     ("GET", "/v1/files/{file_id}"): READ,
     ("HEAD", "/v1/files/{file_id}"): READ,
     ("GET", "/v1/freezes"): READ,

@@ -39,6 +39,7 @@ class Action(StrEnum):
     LIMIT_SET = "limit.set"
     LIMIT_REMOVE = "limit.remove"
     QUEUE_WEIGH = "queue.weigh"
+    COSTING_METHOD = "costing.method"
     KEY_CREATE = "key.create"
     KEY_REVOKE = "key.revoke"
     APPROVAL_GIVE = "approval.give"

@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "freezes": ("pausing", "freezes", "Show whose books are frozen."),
     "limits": ("limits", "limits", "Show, set and remove running limits."),
     "weights": ("limits", "weights", "Show or set the brands' weights in a queue."),
+    "methods": ("methods", "methods", "Show how an item is costed; decide it."),
     "doctor": ("doctor", "doctor", "Look for what hangs; put a restored database right."),
     "config": ("config", "config", "Print the effective settings, without secrets."),
     "completion": ("completion", "completion", "Print a shell's completion script."),

@@ -233,6 +233,20 @@ STEPS: tuple[Step, ...] = (
             f'"$CHOT_API_URL/v1/limits?kind=costing.run&company=SAMPLE&brand=LUA" {AUTH}'
         ),
     ),
+    Step(
+        route="PUT /v1/costing-methods",
+        says="From the new fiscal year on this item is costed first in, first out.",
+        command=(
+            f'curl -X PUT "$CHOT_API_URL/v1/costing-methods" {TYPED} \\\n'
+            '     -d \'{"company": "SAMPLE", "item": "LUA0001", "method": "fifo",'
+            ' "valid_from": "2027-01-01"}\''
+        ),
+    ),
+    Step(
+        route="GET /v1/costing-methods",
+        says="How it is costed, and who decided it.",
+        command=f'curl "$CHOT_API_URL/v1/costing-methods?company=SAMPLE&item=LUA0001" {AUTH}',
+    ),
     *GROUP_STEPS,
     Step(
         route="GET /v1/workers",

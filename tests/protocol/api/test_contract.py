@@ -153,6 +153,7 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
         "/v1/cost-runs/{run_id}/differences",
         "/v1/cost-runs/{run_id}/exports",
         "/v1/costs",
+        "/v1/costing-methods",
         "/v1/files/{file_id}",
         "/v1/freezes",
         "/v1/books/freeze",

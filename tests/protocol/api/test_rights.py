@@ -65,6 +65,8 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/v1/cost-runs/{run_id}/differences"): Role.READ,
     ("POST", "/v1/cost-runs/{run_id}/exports"): Role.READ,
     ("GET", "/v1/costs"): Role.READ,
+    ("GET", "/v1/costing-methods"): Role.READ,
+    ("PUT", "/v1/costing-methods"): Role.OPERATE,
     ("GET", "/v1/files/{file_id}"): Role.READ,
     ("HEAD", "/v1/files/{file_id}"): Role.READ,
     ("GET", "/v1/freezes"): Role.READ,
@@ -88,10 +90,19 @@ OF_ALL_COMPANIES = {
     ("DELETE", "/v1/limits"),
 }
 # Books of ACME: of the whole company, or not at all.
-OF_A_COMPANY = {("POST", "/v1/books/freeze"), ("POST", "/v1/books/thaw")}
+OF_A_COMPANY = {
+    ("POST", "/v1/books/freeze"),
+    ("POST", "/v1/books/thaw"),
+    ("PUT", "/v1/costing-methods"),
+}
 HAS_ACME = {"ACME", "all"}
 # Results of ACME: a part for each of its brands, none for others.
-OF_THE_BOOKS = {("GET", "/v1/cost-runs"), ("GET", "/v1/costs")}
+OF_THE_BOOKS = {
+    ("GET", "/v1/cost-runs"),
+    ("GET", "/v1/costs"),
+    ("GET", "/v1/costing-methods"),
+}
+METHODS = "/v1/costing-methods"
 NOT_FOUND = {
     "{group_id}": "group-not-found",
     "{run_id}": "cost-run-not-found",
@@ -162,7 +173,7 @@ async def ask(
     if method == "DELETE":
         url += "?kind=api.note"
     if (method, path) in OF_THE_BOOKS:
-        url += "?company=ACME&period=2026-01"
+        url += "?company=ACME&" + ("item=A" if path == METHODS else "period=2026-01")
     body = {
         "/v1/jobs": note(),
         "/v1/jobs:batch": {"jobs": [note()]},
@@ -176,6 +187,12 @@ async def ask(
         "/v1/cost-runs/{run_id}/exports": {"table": "results", "format": "csv"},
         "/v1/books/freeze": {"company": "ACME", "brand": "RED"},
         "/v1/books/thaw": {"company": "ACME", "brand": "RED"},
+        METHODS: {
+            "company": "ACME",
+            "item": "A",
+            "method": "fifo",
+            "valid_from": "2027-01-01",
+        },
         "/v1/limits": {"kind": "api.note", "max_running": 1000},
     }.get(path)
     sent = body is not None and method in {"POST", "PUT"}
