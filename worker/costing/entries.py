@@ -1,10 +1,11 @@
 """Sort an item's movements into what they mean for the price of their cost pool."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum, auto
 from typing import NamedTuple
 
-from worker.costing.exact import share
+from worker.costing.exact import half_up, share
 from worker.costing.movements import (
     RECEIVING,
     SENDING,
@@ -21,23 +22,71 @@ class Role(IntEnum):
     """What an entry does to the average (integers hash fast; the numbers mean nothing)."""
 
     KNOWN = auto()  # comes in with a value of its own: part of the average
+    ARRIVED = auto()  # another pool sent it or had sold it: part of the average, at its cost there
+    MADE = auto()  # made of goods that are costed together with it: part of it, at their cost
     GAIN = auto()  # comes in without a value: takes the average, does not move it
     BACK = auto()  # a sale of this period that comes back: leaves the average alone
     OUT = auto()  # goes out at the average
-    RETURN = auto()  # goes back to its supplier at what it cost: leaves the average's inputs
+    SENT = auto()  # goes to another pool at the average
+    RETURN = auto()  # goes back to where it came from at what it cost: leaves the inputs
     INSIDE = auto()  # stays in its pool
     CANCELLED = auto()  # taken back within the period, or takes back: as if it had never been
 
 
+INFLOWS = frozenset({Role.KNOWN, Role.ARRIVED, Role.MADE, Role.GAIN, Role.BACK})
+OUTFLOWS = frozenset({Role.OUT, Role.SENT, Role.RETURN})
+# What an entry's quantity does to its pool.
+SIGNS = {role: (role in INFLOWS) - (role in OUTFLOWS) for role in Role}
+
+
 class Entry(NamedTuple):
-    """A movement with its meaning. `value` is the known or wished value, `origin` a sale's id."""
+    """A movement with its meaning in one pool; a transfer between pools has one in each.
+
+    `value` is the known or wished value (of a MADE what is added to its sources). `origin` is the
+    movement that brought the goods about: the sale of a return, the transfer itself.
+    """
 
     movement: Movement
     role: Role
     pool: str
     qty: int
     value: int | None
-    origin: int | None
+    origin: Movement | None
+
+
+@dataclass(slots=True)
+class Classified:
+    """An item's entries in order, and what was settled while they were read.
+
+    `differences` is what each count found, `variances` the part of late landed costs that never
+    reaches the stock, `sources` the consumptions of each MADE entry.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    differences: dict[int, int] = field(default_factory=dict)
+    variances: dict[int, int] = field(default_factory=dict)
+    sources: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def classify(
+    stock: ItemStock, pool_of: Mapping[str, str], together: Mapping[int, Movement] | None = None
+) -> Classified:
+    """What every movement means, and every problem; costs nothing yet.
+
+    `together` has the consumptions of all items that are costed at once (absent: of this item).
+    """
+    return _Reader(stock, pool_of, together).read_all()
+
+
+def cancelled_in(stock: ItemStock) -> set[int]:
+    """Movements that take back one of the same period, and what they take back."""
+    reversing = {m.id: m.reverses for m in stock.movements if m.reverses is not None}
+    if not reversing:
+        return set()
+    here = {movement.id for movement in stock.movements}
+    pairs = [pair for pair in reversing.items() if pair[1] in here]
+    return {number for pair in pairs for number in pair}
 
 
 class _RefusedError(Exception):
@@ -51,43 +100,66 @@ class _RefusedError(Exception):
 class _Reader:
     """Reads one item's movements in order, remembering what returns have already taken."""
 
-    def __init__(self, stock: ItemStock, pool_of: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        stock: ItemStock,
+        pool_of: Mapping[str, str],
+        together: Mapping[int, Movement] | None,
+    ) -> None:
+        self.stock = stock
         self.pool_of = pool_of
         self.by_id = {movement.id: movement for movement in stock.movements}
+        self.together = self.by_id if together is None else together
         self.references = stock.references
-        self.cancelled: set[int] = set()
-        self.landed: dict[int, int] = {}
+        self.found = Classified()
         self.brought_back: dict[int, int] = {}
-        self.problems: list[Problem] = []
+        self.cancelled = cancelled_in(stock)
+        self.landed = self._landed_costs()
+        if any(movement.kind == Kind.COUNT for movement in stock.movements):
+            self.found.differences = _count_differences(stock, self.cancelled)
         self.special: Mapping[str, Callable[[Movement, str], Entry]] = {
             Kind.TRANSFER: self._transfer,
             Kind.SALES_RETURN: self._sales_return,
             Kind.PURCHASE_RETURN: self._purchase_return,
             Kind.COUNT: self._count,
+            Kind.PRODUCE: self._produce,
+            Kind.LANDED_COST: self._landed_cost,
         }
-        for movement in stock.movements:
-            if movement.reverses is not None and movement.reverses in self.by_id:
-                self.cancelled |= {movement.id, movement.reverses}
-            if movement.kind == Kind.LANDED_COST and movement.ref is not None:
-                self.landed[movement.ref] = self.landed.get(movement.ref, 0) + (movement.value or 0)
-        self.differences = _count_differences(stock) if self._counts(stock) else {}
 
-    @staticmethod
-    def _counts(stock: ItemStock) -> bool:
-        return any(movement.kind == Kind.COUNT for movement in stock.movements)
+    def read_all(self) -> Classified:
+        """Every movement's entry; those that cannot have one become problems."""
+        add = self.found.entries.append
+        for movement in self.stock.movements:
+            entry = self._read(movement)
+            if entry is not None:
+                add(entry)
+        return self.found
 
-    def read(self, movement: Movement) -> Entry | None:
-        """The movement's entry; None after noting the problem that stands in its way."""
-        pool = self.pool_of[movement.store]
+    def _landed_costs(self) -> dict[int, int]:
+        landed: dict[int, int] = {}
+        for movement in self.stock.movements:
+            if movement.kind == Kind.LANDED_COST and movement.id not in self.cancelled:
+                receipt = movement.ref
+                if receipt is not None:
+                    landed[receipt] = landed.get(receipt, 0) + (movement.value or 0)
+        return landed
+
+    def _read(self, movement: Movement) -> Entry | None:
+        pool = self.pool_of.get(movement.store)
         try:
+            if pool is None:
+                return self._out_of_scope()
             if movement.id in self.cancelled:
                 return self._cancelled(movement, pool)
             if movement.reverses is not None:
                 return self._reversal(movement, pool)
             return self._plain(movement, pool)
         except _RefusedError as refused:
-            self.problems.append(problem(refused.code, pool, (movement.id,)))
+            self.found.problems.append(problem(refused.code, pool, (movement.id,)))
             return None
+
+    def _out_of_scope(self) -> Entry:
+        raise _RefusedError(Code.OUT_OF_SCOPE)
 
     def _plain(self, movement: Movement, pool: str) -> Entry:
         read = self.special.get(movement.kind)
@@ -107,11 +179,24 @@ class _Reader:
             raise _RefusedError(Code.REVERSAL_MISMATCH)
         return Entry(movement, Role.CANCELLED, pool, movement.qty, movement.value, None)
 
-    def _transfer(self, movement: Movement, pool: str) -> Entry:
+    def _transfer(self, movement: Movement, pool: str, cost: int | None = None) -> Entry:
+        """Inside its pool neutral; else it goes out of one pool and arrives in the other.
+
+        One that takes back a transfer of an earlier period goes the other way, at its cost.
+        """
         assert movement.to_store is not None, "a transfer names where it goes"
-        if self.pool_of[movement.to_store] != pool:
-            raise _RefusedError(Code.CROSS_POOL_TRANSFER)
-        return Entry(movement, Role.INSIDE, pool, movement.qty, None, None)
+        target = self.pool_of.get(movement.to_store)
+        if target is None:
+            return self._out_of_scope()
+        if target == pool:
+            return Entry(movement, Role.INSIDE, pool, movement.qty, None, None)
+        source, role = pool, Role.SENT
+        if movement.reverses is not None:
+            source, target = target, pool
+            role = Role.SENT if cost is None else Role.RETURN
+        arrival = Entry(movement, Role.ARRIVED, target, movement.qty, None, movement)
+        self.found.entries.append(arrival)
+        return Entry(movement, role, source, movement.qty, cost, None)
 
     def _sales_return(self, movement: Movement, pool: str) -> Entry:
         if movement.ref is None:
@@ -121,12 +206,11 @@ class _Reader:
         sale = self.by_id.get(movement.ref)
         if sale is None:
             return self._late_return(movement, pool, self.references.get(movement.ref))
-        if sale.kind != Kind.ISSUE or sale.id in self.cancelled:
+        if sale.kind != Kind.ISSUE or sale.id in self.cancelled or sale.reverses is not None:
             raise _RefusedError(Code.RETURN_WITHOUT_REF)
-        if self.pool_of[sale.store] != pool:
-            raise _RefusedError(Code.CROSS_POOL_RETURN)
         self._take(movement, sale.qty, 0, Code.RETURN_EXCEEDS_ISSUE)
-        return Entry(movement, Role.BACK, pool, movement.qty, None, sale.id)
+        role = Role.BACK if self.pool_of[sale.store] == pool else Role.ARRIVED
+        return Entry(movement, role, pool, movement.qty, None, sale)
 
     def _late_return(self, movement: Movement, pool: str, sale: Reference | None) -> Entry:
         if sale is None or sale.kind != Kind.ISSUE:
@@ -150,7 +234,7 @@ class _Reader:
             raise _RefusedError(Code.MISSING_COST)
         cost = share(source.value, movement.qty, before, source.qty)
         # Goods that another pool received came here by transfer: they leave at this pool's price.
-        own = movement.basis != "average" and self.pool_of[source.store] == pool
+        own = movement.basis != "average" and self.pool_of.get(source.store) == pool
         return Entry(movement, Role.RETURN if own else Role.OUT, pool, movement.qty, cost, None)
 
     def _receipt_of(self, movement: Movement) -> Reference | None:
@@ -162,7 +246,7 @@ class _Reader:
             return known if known is not None and known.kind in RECEIVING else None
         if receipt.kind not in RECEIVING or receipt.id in self.cancelled:
             return None
-        value = receipt.value
+        value = None if receipt.sources else receipt.value
         if value is not None:
             value += self.landed.get(receipt.id, 0)
         return Reference(receipt.kind, receipt.store, receipt.qty, value, 0)
@@ -176,8 +260,37 @@ class _Reader:
         self.brought_back[movement.ref] = before + movement.qty
         return before
 
+    def _produce(self, movement: Movement, pool: str) -> Entry:
+        """Worth what it consumed, and what is added to that; without sources its own value."""
+        if not movement.sources:
+            return _known(movement, pool, movement.value)
+        value, unknown = movement.value or 0, []
+        for source in movement.sources:
+            if source in self.together:
+                unknown.append(source)
+                continue
+            known = self.references.get(source)
+            if known is None or known.value is None:
+                raise _RefusedError(Code.MISSING_COST)
+            value += known.value
+        if not unknown:
+            return _known(movement, pool, value)
+        self.found.sources[movement.id] = tuple(unknown)
+        return Entry(movement, Role.MADE, pool, movement.qty, value, None)
+
+    def _landed_cost(self, movement: Movement, pool: str) -> Entry:
+        """Joins the inputs; of a receipt of an earlier period only for what may still be there."""
+        value = movement.value
+        late = None if movement.ref is None else self.references.get(movement.ref)
+        if value is None or late is None or movement.ref in self.by_id or late.qty == 0:
+            return _known(movement, pool, value)
+        opened = sum(o.qty for o in self.stock.openings if self.pool_of[o.store] == pool)
+        joins = half_up(value * max(0, min(opened, late.qty)), late.qty)
+        self.found.variances[movement.id] = value - joins
+        return _known(movement, pool, joins)
+
     def _count(self, movement: Movement, pool: str) -> Entry:
-        difference = self.differences[movement.id]
+        difference = self.found.differences[movement.id]
         if difference < 0:
             return Entry(movement, Role.OUT, pool, -difference, None, None)
         if difference == 0:
@@ -194,22 +307,13 @@ class _Reader:
         if taken_back is None or not _mirrors(movement, taken_back):
             raise _RefusedError(Code.REVERSAL_MISMATCH)
         if movement.kind == Kind.TRANSFER:
-            return self._transfer(movement, pool)
+            return self._transfer(movement, pool, taken_back.value)
         if taken_back.value is None:
             raise _RefusedError(Code.MISSING_COST)
         if movement.kind == Kind.LANDED_COST:
             return Entry(movement, Role.KNOWN, pool, 0, -taken_back.value, None)
         role = Role.KNOWN if movement.kind in SENDING else Role.RETURN
         return Entry(movement, role, pool, movement.qty, taken_back.value, None)
-
-
-def classify(
-    stock: ItemStock, pool_of: Mapping[str, str]
-) -> tuple[list[Entry], dict[int, int], list[Problem]]:
-    """Entries in order, what each count found, and every problem; costs nothing yet."""
-    reader = _Reader(stock, pool_of)
-    entries = [entry for entry in map(reader.read, stock.movements) if entry is not None]
-    return entries, reader.differences, reader.problems
 
 
 def _known(movement: Movement, pool: str, value: int | None) -> Entry:
@@ -227,19 +331,22 @@ def _shape(movement: Movement) -> tuple[object, ...]:
     return (movement.kind, movement.store, movement.to_store, movement.qty, movement.value)
 
 
-def _count_differences(stock: ItemStock) -> dict[int, int]:
-    """Counted minus booked, at the place of each count in the order; a count sets the book."""
+def _count_differences(stock: ItemStock, cancelled: set[int]) -> dict[int, int]:
+    """Counted minus booked, at the place of each count in the order; a count sets the book.
+
+    The book does not hold what was taken back within the period.
+    """
     booked: dict[str, int] = {}
     for opening in stock.openings:
         booked[opening.store] = booked.get(opening.store, 0) + opening.qty
-    reversed_ids = {m.reverses for m in stock.movements if m.reverses is not None}
     differences = {}
     for movement in stock.movements:
         if movement.kind == Kind.COUNT:
-            found = movement.qty - booked.get(movement.store, 0)
-            taken_back = movement.id in reversed_ids or movement.reverses is not None
-            differences[movement.id] = 0 if taken_back else found
-            booked[movement.store] = booked.get(movement.store, 0) + differences[movement.id]
-        for store, quantity in effects(movement):
-            booked[store] = booked.get(store, 0) + quantity
+            taken_back = movement.id in cancelled or movement.reverses is not None
+            found = 0 if taken_back else movement.qty - booked.get(movement.store, 0)
+            differences[movement.id] = found
+            booked[movement.store] = booked.get(movement.store, 0) + found
+        elif movement.id not in cancelled:
+            for store, quantity in effects(movement):
+                booked[store] = booked.get(store, 0) + quantity
     return differences

@@ -1,17 +1,28 @@
 """What a costed pool shows: sums by kind of flow, and the part of each of its stores."""
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
 
-from worker.costing.entries import Entry, Role
+from worker.costing.entries import INFLOWS, Entry, Role
 from worker.costing.exact import half_down
 from worker.costing.movements import ItemStock, Kind
-from worker.costing.pools import PoolCosts
+from worker.costing.pools import Book, Pool
 from worker.costing.results import Flow, PoolResult, StoreBalance
 
-INFLOWS = frozenset({Role.KNOWN, Role.GAIN, Role.BACK})
+# The flows of a pool by name, in the order of their sums; what comes in stands first.
+_FLOWS = (
+    "opening",
+    "receipt",
+    "gain",
+    "sales_return",
+    "transfer_in",
+    "issue",
+    "usage",
+    "purchase_return",
+    "transfer_out",
+)
+_INWARD = 5
 _KNOWN_FLOW: Mapping[str, str] = {
-    Kind.OPENING: "opening",
     Kind.SALES_RETURN: "sales_return",
     Kind.ISSUE: "sales_return",
     Kind.ADJUST_IN: "gain",
@@ -19,85 +30,88 @@ _KNOWN_FLOW: Mapping[str, str] = {
     Kind.CONSUME: "gain",
     Kind.ADJUST_OUT: "gain",
 }
-_RETURN_FLOW: Mapping[str, str] = {Kind.SALES_RETURN: "issue", Kind.ADJUST_IN: "usage"}
+_ARRIVED_FLOW: Mapping[str, str] = {Kind.TRANSFER: "transfer_in", Kind.SALES_RETURN: "sales_return"}
+_RETURN_FLOW: Mapping[str, str] = {
+    Kind.SALES_RETURN: "issue",
+    Kind.ADJUST_IN: "usage",
+    Kind.TRANSFER: "transfer_out",
+}
 _OUT_FLOW: Mapping[str, str] = {Kind.ISSUE: "issue", Kind.PURCHASE_RETURN: "purchase_return"}
 
 
-def flow_of(entry: Entry) -> str | None:
-    """Which column of the pool's result an entry belongs to; None when it stays inside.
+@cache
+def flow_of(role: Role, kind: str) -> int | None:
+    """Which of `_FLOWS` an entry belongs to; None when it stays inside its pool.
 
     A reversal of an earlier period's movement stands in the column of the opposite flow.
     """
-    kind = entry.movement.kind
-    match entry.role:
-        case Role.KNOWN:
-            return _KNOWN_FLOW.get(kind, "receipt")
-        case Role.GAIN:
-            return "gain"
-        case Role.BACK:
-            return "sales_return"
-        case Role.OUT:
-            return _OUT_FLOW.get(kind, "usage")
-        case Role.RETURN:
-            return _RETURN_FLOW.get(kind, "purchase_return")
-        case _:
-            return None
+    columns = {
+        Role.KNOWN: "opening" if kind == Kind.OPENING else _KNOWN_FLOW.get(kind, "receipt"),
+        Role.ARRIVED: _ARRIVED_FLOW.get(kind),
+        Role.MADE: "receipt",
+        Role.GAIN: "gain",
+        Role.BACK: "sales_return",
+        Role.OUT: _OUT_FLOW.get(kind, "usage"),
+        Role.SENT: "transfer_out",
+        Role.RETURN: _RETURN_FLOW.get(kind, "purchase_return"),
+    }
+    column = columns.get(role)
+    return None if column is None else _FLOWS.index(column)
 
 
-def summary(pool: str, opening: Flow, entries: list[Entry], costs: PoolCosts) -> PoolResult:
+def summary(pool: Pool, book: Book) -> PoolResult:
     """The pool over the period; closing follows from the flows, so that nothing can be lost."""
-    quantities = dict.fromkeys(_FLOWS, 0)
-    values = dict.fromkeys(_FLOWS, 0)
-    quantities["opening"], values["opening"] = opening
-    running, dipped = opening.qty, False
-    for entry in entries:
-        flow = flow_of(entry)
+    quantities, worths = [0] * len(_FLOWS), [0] * len(_FLOWS)
+    quantities[0], worths[0] = pool.opening
+    running, dipped = pool.opening.qty, False
+    values = book.values
+    for movement, role, _, qty, _, _ in pool.entries:
+        flow = flow_of(role, movement.kind)
         if flow is None:
             continue
-        quantities[flow] += entry.qty
-        values[flow] += costs.values[entry.movement.id]
-        running += entry.qty if entry.role in INFLOWS else -entry.qty
+        quantities[flow] += qty
+        worths[flow] += values[movement.id]
+        running += qty if flow < _INWARD else -qty
         dipped = dipped or running < 0
-    signed = [(sign, flow) for flow, sign in _FLOWS.items()]
-    closing = Flow(
-        sum(sign * quantities[flow] for sign, flow in signed),
-        sum(sign * values[flow] for sign, flow in signed) - costs.rounding,
-    )
-    flows: dict[str, Any] = {flow: Flow(quantities[flow], values[flow]) for flow in _FLOWS}
+    flows = [*map(Flow, quantities, worths)]
+    opening, receipt, gain, sales_return, transfer_in = flows[:_INWARD]
+    issue, usage, purchase_return, transfer_out = flows[_INWARD:]
+    left = sum(worths[:_INWARD]) - sum(worths[_INWARD:])
     return PoolResult(
-        pool=pool,
-        **flows,
-        closing=closing,
-        rounding=costs.rounding,
-        variance=sum(costs.variances.values()),
-        price_num=costs.price.numerator,
-        price_den=costs.price.denominator,
-        pushes=costs.pushes,
+        pool=pool.name,
+        opening=opening,
+        receipt=receipt,
+        gain=gain,
+        sales_return=sales_return,
+        issue=issue,
+        usage=usage,
+        purchase_return=purchase_return,
+        closing=Flow(running, left - pool.rounding - pool.true_up),
+        rounding=pool.rounding,
+        variance=_variance(pool, book),
+        price_num=pool.price.numerator,
+        price_den=pool.price.denominator,
+        pushes=pool.pushes,
         dipped=dipped,
+        true_up=pool.true_up,
+        scc_size=pool.partners,
+        transfer_in=transfer_in,
+        transfer_out=transfer_out,
     )
 
 
-# The flows of a PoolResult by name; what the pool gains is positive.
-_FLOWS = {
-    "opening": 1,
-    "receipt": 1,
-    "gain": 1,
-    "sales_return": 1,
-    "issue": -1,
-    "usage": -1,
-    "purchase_return": -1,
-}
+def _variance(pool: Pool, book: Book) -> int:
+    if not book.variances:
+        return 0
+    return sum(book.variances.get(entry.movement.id, 0) for entry in pool.entries)
+
 
 # Where a store's numbers stand while they are summed: quantity, then value.
 _OPENING, _INCOMING, _OUTGOING, _TRANSFER_IN, _TRANSFER_OUT = range(0, 10, 2)
 
 
 def balances(
-    stock: ItemStock,
-    pool_of: Mapping[str, str],
-    result: PoolResult,
-    entries: list[Entry],
-    values: Mapping[int, int],
+    stock: ItemStock, pool_of: Mapping[str, str], result: PoolResult, pool: Pool, book: Book
 ) -> list[StoreBalance]:
     """Each store's part of the pool, in the order of their codes.
 
@@ -108,8 +122,10 @@ def balances(
     for store, qty, value in stock.openings:
         if pool_of[store] == result.pool:
             _add(sums, store, _OPENING, qty, value)
-    for entry in entries:
-        _place(sums, entry, values[entry.movement.id])
+    values, true_ups = book.values, book.true_ups
+    for entry in pool.entries:
+        number = entry.movement.id
+        _place(sums, entry, values[number], true_ups.get(number, 0) if true_ups else 0)
     stores = sorted(sums)
     quantities = [_closing_qty(sums[store]) for store in stores]
     assert sum(quantities) == result.closing.qty, "the stores hold what the pool holds"
@@ -120,20 +136,26 @@ def balances(
     ]
 
 
-def _place(sums: dict[str, list[int]], entry: Entry, value: int) -> None:
-    movement = entry.movement
-    if entry.role is Role.CANCELLED:
+def _place(sums: dict[str, list[int]], entry: Entry, value: int, true_up: int) -> None:
+    movement, role = entry.movement, entry.role
+    if role is Role.CANCELLED:
         return
     if movement.kind == Kind.TRANSFER:
         assert movement.to_store is not None, "a transfer names where it goes"
         ends = (movement.store, movement.to_store)
         source, target = ends if movement.reverses is None else reversed(ends)
-        _add(sums, source, _TRANSFER_OUT, entry.qty, value)
-        _add(sums, target, _TRANSFER_IN, entry.qty, value)
-    elif entry.role in INFLOWS:
+        if role is not Role.ARRIVED:
+            _add(sums, source, _TRANSFER_OUT, entry.qty, value)
+        if role is Role.ARRIVED or role is Role.INSIDE:
+            _add(sums, target, _TRANSFER_IN, entry.qty, value)
+            if true_up and role is Role.ARRIVED:
+                _add(sums, target, _OUTGOING, 0, true_up)
+    elif role in INFLOWS:
         column = _OPENING if movement.kind == Kind.OPENING else _INCOMING
         _add(sums, movement.store, column, entry.qty, value)
-    elif entry.role is not Role.INSIDE:
+        if true_up:
+            _add(sums, movement.store, _OUTGOING, 0, true_up)
+    elif role is not Role.INSIDE:
         _add(sums, movement.store, _OUTGOING, entry.qty, value)
 
 
@@ -157,8 +179,12 @@ def _split(result: PoolResult, quantities: list[int]) -> list[int]:
     returns and residues left beside that goes to the last store that holds something.
     """
     numerator, denominator = result.price_num, result.price_den
-    if denominator == 0 or result.closing.qty == 0:
+    if result.closing.qty == 0:
         return [0] * len(quantities)
+    if denominator == 0 or result.closing.qty < 0:
+        # Goods owed since an earlier period have the value at which they went out then.
+        sign = 1 if result.closing.qty > 0 else -1
+        numerator, denominator = sign * result.closing.value, sign * result.closing.qty
     values = []
     before = so_far = 0
     for quantity in quantities:

@@ -1,17 +1,27 @@
 """The periodic weighted average (bình quân gia quyền cuối kỳ): what each movement of an item cost.
 
-The price of a pool is (opening + inputs) / (their quantities), kept as that quotient and never
-rounded; every line is rounded from it once, and state is always a (quantity, value) pair.
+The formula is in `prices`. A price is kept as an exact quotient and never rounded; every line is
+rounded from it once, and state is always a (quantity, value) pair.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
-from worker.costing.conservation import assert_conserved
-from worker.costing.entries import Entry, classify
-from worker.costing.exact import LARGEST
-from worker.costing.movements import ItemStock
-from worker.costing.pools import PoolCosts, cost_pool
+from worker.costing.conservation import assert_conserved, assert_sent_is_received
+from worker.costing.entries import SIGNS, Classified, Role, classify
+from worker.costing.exact import LARGEST, NO_PRICE
+from worker.costing.movements import ItemStock, Kind, Movement
+from worker.costing.pools import (
+    Book,
+    Pool,
+    finish,
+    take_inputs,
+    value_linked,
+    value_movements,
+)
+from worker.costing.prices import find_prices
 from worker.costing.problems import Code, Problem, gathered, problem
+from worker.costing.pushes import push_residues
 from worker.costing.results import (
     Flow,
     ItemCosts,
@@ -19,93 +29,172 @@ from worker.costing.results import (
     Line,
     Policy,
     PoolResult,
-    StoreBalance,
 )
 from worker.costing.stores import balances, summary
+
+Answer = ItemCosts | ItemFailure
+Problems = dict[str, list[Problem]]
 
 
 def cost_stocks(
     stocks: Sequence[ItemStock], pool_of: Mapping[str, str], policy: Policy
-) -> dict[str, ItemCosts | ItemFailure]:
-    """Cost items together: more than one where they are made of each other in a circle."""
-    return {stock.item: cost_item(stock, pool_of, policy) for stock in stocks}
+) -> dict[str, Answer]:
+    """Cost items together: more than one where they are made of each other in a circle.
 
-
-def cost_item(
-    stock: ItemStock, pool_of: Mapping[str, str], policy: Policy
-) -> ItemCosts | ItemFailure:
-    """Cost all pools of one item, its movements being in order; a failure names every cause.
-
+    Movements are in order. A failure names every cause; what is made of a failed item fails, too.
     Equal inputs give equal results. Quantity and value are conserved to the last unit.
     """
-    entries, differences, problems = classify(stock, pool_of)
+    consumed = _consumed(stocks) if len(stocks) > 1 else None
+    read = {stock.item: classify(stock, pool_of, consumed) for stock in stocks}
+    problems = {item: found.problems for item, found in read.items() if found.problems}
     if problems:
-        return ItemFailure(problems=gathered(problems))
+        return _failures(stocks, problems)
+    book, pools = Book(), []
+    for stock in stocks:
+        pools += _pools(stock, pool_of, read[stock.item])
+        book.variances |= read[stock.item].variances
+        book.sources |= read[stock.item].sources
+    problems = _cost(pools, book, policy)
+    if problems:
+        return _failures(stocks, problems)
+    answers: dict[str, Answer] = {}
+    for stock in stocks:
+        own = [pool for pool in pools if pool.item == stock.item]
+        costs = _shown(stock, pool_of, own, book, policy)
+        costs.lines.extend(_lines(own, book, read[stock.item]))
+        assert len(costs.lines) == len(stock.movements), "every movement has its one line"
+        answers[stock.item] = costs
+        too_large = _too_large(costs)
+        if too_large:
+            problems[stock.item] = too_large
+    return _failures(stocks, problems) if problems else answers
+
+
+def cost_item(stock: ItemStock, pool_of: Mapping[str, str], policy: Policy) -> Answer:
+    """As `cost_stocks`, for one item."""
+    return cost_stocks([stock], pool_of, policy)[stock.item]
+
+
+def _cost(pools: Sequence[Pool], book: Book, policy: Policy) -> Problems:
+    """The six steps, each for all pools."""
+    found = [(pool, take_inputs(pool, book, policy)) for pool in pools]
+    wrong = [(pool, problem) for pool, problem in found if problem is not None]
+    wrong += find_prices(pools, book, policy, [pool for pool, _ in wrong])
+    if wrong:
+        return _by_item(wrong)
+    for pool in pools:
+        value_movements(pool, book, policy)
+    for pool in pools:
+        value_linked(pool, book)
+    wrong = push_residues(pools, book, policy)
+    if wrong:
+        return _by_item(wrong)
+    for pool in pools:
+        finish(pool, book)
+    return {}
+
+
+def _by_item(wrong: Sequence[tuple[Pool, Problem]]) -> Problems:
+    problems: Problems = {}
+    for pool, found in wrong:
+        problems.setdefault(pool.item, []).append(found)
+    return problems
+
+
+def _failures(stocks: Sequence[ItemStock], problems: Problems) -> dict[str, Answer]:
+    """Why each item failed; one that is only made of a failed one says so."""
+    failed = ", ".join(sorted(problems))
+    answers: dict[str, Answer] = {}
+    for stock in stocks:
+        made = tuple(movement.id for movement in stock.movements if movement.sources)
+        found = problems.get(stock.item) or [problem(Code.SOURCE_NOT_COSTED, None, made, failed)]
+        answers[stock.item] = ItemFailure(problems=gathered(found))
+    return answers
+
+
+def _consumed(stocks: Sequence[ItemStock]) -> dict[int, Movement]:
+    movements = (movement for stock in stocks for movement in stock.movements)
+    return {movement.id: movement for movement in movements if movement.kind == Kind.CONSUME}
+
+
+def _pools(stock: ItemStock, pool_of: Mapping[str, str], read: Classified) -> list[Pool]:
+    """The item's pools in the order of their names, each with its opening and its entries."""
+    pools: dict[str, Pool] = {}
+
+    def pool(name: str) -> Pool:
+        known = pools.get(name)
+        if known is None:
+            price = stock.last_prices.get(name, NO_PRICE)
+            known = pools[name] = Pool(stock.item, name, Flow(0, 0), price)
+        return known
+
+    for name in stock.last_prices:
+        pool(name)
+    for store, qty, value in stock.openings:
+        opened = pool(pool_of[store])
+        opened.opening = Flow(opened.opening.qty + qty, opened.opening.value + value)
+    for entry in read.entries:
+        there = pools.get(entry.pool) or pool(entry.pool)
+        there.entries.append(entry)
+        there.net += SIGNS[entry.role] * entry.qty
+        of_role = there.by_role.get(entry.role)
+        if of_role is None:
+            there.by_role[entry.role] = [entry]
+        else:
+            of_role.append(entry)
+    return [pools[name] for name in sorted(pools)]
+
+
+def _shown(
+    stock: ItemStock, pool_of: Mapping[str, str], pools: Sequence[Pool], book: Book, policy: Policy
+) -> ItemCosts:
     costs = ItemCosts(lines=[], pools=[], stores=[])
-    openings = _openings(stock, pool_of)
-    for pool, members in sorted(_by_pool(openings, entries).items()):
-        opening = openings.get(pool, Flow(0, 0))
-        costed = cost_pool(pool, opening, members, policy)
-        if isinstance(costed, Problem):
-            problems.append(costed)
-            continue
-        result = summary(pool, opening, members, costed)
-        if _overflows(result):
-            problems.append(problem(Code.OVERFLOW, pool))
-            continue
-        assert_conserved(result, members, costed, policy)
+    for pool in pools:
+        result = summary(pool, book)
+        assert_conserved(result, pool, book, policy)
         costs.pools.append(result)
-        costs.stores.extend(balances(stock, pool_of, result, members, costed.values))
-        costs.lines.extend(_lines(members, costed, differences))
-    problems.extend(_too_large(costs))
-    if problems:
-        return ItemFailure(problems=gathered(problems))
-    assert len(costs.lines) == len(stock.movements), "every movement has its one line"
+        costs.stores.extend(balances(stock, pool_of, result, pool, book))
+    assert_sent_is_received(costs.pools)
     return costs
 
 
-def _lines(entries: list[Entry], costed: PoolCosts, differences: dict[int, int]) -> list[Line]:
-    values, variances = costed.values, costed.variances
-    ids = [entry.movement.id for entry in entries]
-    return [Line(i, values[i], variances.get(i, 0), differences.get(i)) for i in ids]
-
-
-def _openings(stock: ItemStock, pool_of: Mapping[str, str]) -> dict[str, Flow]:
-    openings: dict[str, Flow] = {}
-    for store, qty, value in stock.openings:
-        so_far = openings.get(pool_of[store], Flow(0, 0))
-        openings[pool_of[store]] = Flow(so_far.qty + qty, so_far.value + value)
-    return openings
-
-
-def _by_pool(openings: dict[str, Flow], entries: list[Entry]) -> dict[str, list[Entry]]:
-    pools: dict[str, list[Entry]] = {pool: [] for pool in openings}
-    for entry in entries:
-        pools.setdefault(entry.pool, []).append(entry)
-    return pools
+def _lines(pools: Sequence[Pool], book: Book, read: Classified) -> list[Line]:
+    """One line a movement; what arrives from another pool has its line where it left."""
+    values, differences = book.values, read.differences
+    beside = book.variances or differences or book.true_ups
+    ids = [
+        movement.id
+        for pool in pools
+        for movement, role, _, _, _, origin in pool.entries
+        if role is not Role.ARRIVED or origin is not movement
+    ]
+    if not beside:
+        return [Line(number, values[number], 0, None) for number in ids]
+    variances, true_ups = book.variances, book.true_ups
+    return [
+        Line(i, values[i], variances.get(i, 0), differences.get(i), true_ups.get(i, 0)) for i in ids
+    ]
 
 
 def _too_large(costs: ItemCosts) -> list[Problem]:
     """What fits its pool may still not fit a line: a transfer moves the same goods many times."""
-    lines = [
-        line.movement_id
-        for line in costs.lines
-        if max(line.value, abs(line.variance), abs(line.qty_diff or 0)) > LARGEST
-    ]
-    found = [problem(Code.OVERFLOW, None, tuple(lines))] if lines else []
-    return found + [
-        problem(Code.OVERFLOW, store.pool)
-        for store in costs.stores
-        if max(abs(number) for number in _numbers(store)) > LARGEST
-    ]
+    lines = [line.movement_id for line in costs.lines if _line_overflows(line)]
+    found = [problem(Code.OVERFLOW, pool.pool) for pool in costs.pools if _pool_overflows(pool)]
+    found += [problem(Code.OVERFLOW, None, tuple(lines))] if lines else []
+    stores = [s.pool for s in costs.stores if not _fits(*chain(*s[2:8]), s.averaging)]
+    return found + [problem(Code.OVERFLOW, pool) for pool in stores]
 
 
-def _numbers(balance: StoreBalance) -> list[int]:
-    flows = [number for part in balance if isinstance(part, Flow) for number in part]
-    return [*flows, balance.averaging]
+def _line_overflows(line: Line) -> bool:
+    _, value, variance, difference, true_up = line
+    return not _fits(value, variance, difference or 0, true_up)
 
 
-def _overflows(result: PoolResult) -> bool:
-    flows = [part for part in result if isinstance(part, Flow)]
-    numbers = [abs(number) for flow in flows for number in flow]
-    return max(*numbers, abs(result.rounding), result.price_num, result.price_den) > LARGEST
+def _pool_overflows(result: PoolResult) -> bool:
+    """The price is kept without bounds; everything else is what a column holds."""
+    flows = chain(*result[1:9], result.transfer_in, result.transfer_out)
+    return not _fits(*flows, result.rounding, result.variance, result.true_up)
+
+
+def _fits(*numbers: int) -> bool:
+    return min(numbers) >= -LARGEST and max(numbers) <= LARGEST

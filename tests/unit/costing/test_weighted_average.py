@@ -49,14 +49,6 @@ def test_store_values_meet_the_pool_even_where_a_store_is_below_zero() -> None:
     assert by_store["S1"].value + by_store["S2"].value == costs.pools[0].closing.value
 
 
-def test_a_transfer_between_pools_is_refused_for_its_item() -> None:
-    stock = stock_of(
-        moved(1, "receipt", 10, value=1000),
-        moved(2, "transfer", 4, to_store="S3"),
-    )
-    assert refused(stock) == [("CROSS_POOL_TRANSFER", (2,))]
-
-
 def test_a_sale_returned_whole_gives_back_exactly_its_cost() -> None:
     costs = costed(
         stock_of(
@@ -224,14 +216,6 @@ def test_a_reversal_of_an_earlier_period_comes_at_the_original_cost() -> None:
         (
             stock_of(moved(1, "landed_cost", 0, value=-1001), openings=OPENING),
             [("RETURN_EXCEEDS_VALUE", (1,))],
-        ),
-        (
-            stock_of(
-                moved(1, "issue", 1),
-                moved(2, "sales_return", 1, ref=1, store="S3"),
-                openings=OPENING,
-            ),
-            [("CROSS_POOL_RETURN", (2,))],
         ),
         (
             stock_of(moved(1, "issue", 2), moved(2, "issue", 1, reverses=1), openings=OPENING),

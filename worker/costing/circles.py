@@ -1,0 +1,120 @@
+"""What is wrong with pools that have no price, or a negative one: which goods go round and where.
+
+A circle is a set of pools each of which feeds every other one, on whatever way.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
+
+from worker.costing.entries import Role
+from worker.costing.exact import Price
+from worker.costing.pools import Pool, ids_of, reductions
+from worker.costing.problems import Code, Problem, problem
+from worker.costing.results import Negative, Policy
+
+Found = list[tuple[Pool, Problem]]
+
+
+@dataclass(slots=True)
+class Equation:
+    """One pool's `quantity`·price − Σ sources·price(source) = `value`.
+
+    `quantity` is all that comes in at a cost; `lines` are the movements by which a source feeds
+    the pool.
+    """
+
+    quantity: int
+    value: int
+    sources: dict[int, int] = field(default_factory=dict)
+    lines: dict[int, list[int]] = field(default_factory=dict)
+
+    def feed(self, source: int, quantity: int, line: int) -> None:
+        """Add goods that come from another pool."""
+        self.sources[source] = self.sources.get(source, 0) + quantity
+        self.lines.setdefault(source, []).append(line)
+
+
+def negative_price(pools: Sequence[Pool], equations: Sequence[Equation]) -> Found:
+    """The cause of a price below zero: too much was taken off, or more is made than there was."""
+    reduced = [pool for pool in pools if reductions(pool)]
+    if reduced:
+        return [_problem(Code.RETURN_EXCEEDS_VALUE, p, ids_of(reductions(p))) for p in reduced]
+    negative = [p for p, equation in zip(pools, equations, strict=True) if equation.value < 0]
+    if negative:
+        return [_problem(Code.RETURN_EXCEEDS_VALUE, pool) for pool in negative]
+    gaining = _gaining(pools)
+    if gaining:
+        return gaining
+    below = [pool for pool in pools if pool.price.numerator < 0]
+    return [_problem(Code.NEGATIVE_STOCK, pool, ids_of(pool.outs)) for pool in below]
+
+
+def no_price(
+    circle: Sequence[int], pools: Sequence[Pool], equations: Sequence[Equation], policy: Policy
+) -> Found:
+    """Pools whose prices nothing determines: goods go round that never came from anywhere.
+
+    Goods that only go round are all worth the same. So where they may be taken from nowhere for a
+    while, one pool's last known price prices them all. Value that cannot leave is orphaned.
+    """
+    inside = [sum(e.sources.get(member, 0) for member in circle) for e in equations]
+    if any(e.quantity != fed for e, fed in zip(equations, inside, strict=True)):
+        return [_problem(Code.ORPHAN_VALUE, pools[0], ids_of(pools[0].of(Role.KNOWN)))]
+    gaining = _gaining(pools)
+    level = _level(pools) if gaining or policy.negative is Negative.PROVISIONAL else None
+    if level is not None and not any(equation.value for equation in equations):
+        for pool in pools:
+            pool.price = level
+        return []
+    return gaining or _circle_without_source(circle, pools, equations)
+
+
+def _gaining(pools: Sequence[Pool]) -> Found:
+    """Found goods are a source, but nobody said of which value."""
+    gaining = [(pool, pool.of(Role.GAIN)) for pool in pools]
+    return [_problem(Code.MISSING_COST, pool, ids_of(gains)) for pool, gains in gaining if gains]
+
+
+def _level(pools: Sequence[Pool]) -> Price | None:
+    return next((pool.last_price for pool in pools if pool.last_price.denominator), None)
+
+
+def _circle_without_source(
+    circle: Sequence[int], pools: Sequence[Pool], equations: Sequence[Equation]
+) -> Found:
+    """Name one way round, the shortest from the first pool, and its movements of each step."""
+    by_number = dict(zip(circle, pools, strict=True))
+    feeds = dict(zip(circle, equations, strict=True))
+    path = _way_round(circle[0], feeds)
+    steps = [feeds[target].lines[source] for source, target in pairwise(path)]
+    movements = [line for row in zip_longest(*steps) for line in row if line is not None]
+    named = [by_number[number] for number in path]
+    several = len({pool.item for pool in pools}) > 1
+    way = " → ".join(f"{pool.item} in {pool.name}" if several else pool.name for pool in named)
+    items = {pool.item: pool for pool in reversed(named)}
+    return [
+        (pool, problem(Code.CYCLE_WITHOUT_SOURCE, pool.name, tuple(movements), way))
+        for _, pool in sorted(items.items())
+    ]
+
+
+def _way_round(start: int, feeds: dict[int, Equation]) -> list[int]:
+    """The pools on the shortest way on which goods come back to where they started."""
+    came_by: dict[int, int] = {}
+    queue = deque([start])
+    while start not in came_by:
+        target = queue.popleft()
+        for source in sorted(feeds[target].sources):
+            if source in feeds and source not in came_by:
+                came_by[source] = target
+                queue.append(source)
+    path = [start]
+    while len(path) == 1 or path[-1] != start:
+        path.append(came_by[path[-1]])
+    return path
+
+
+def _problem(code: Code, pool: Pool, movements: tuple[int, ...] = ()) -> tuple[Pool, Problem]:
+    return pool, problem(code, pool.name, movements)
