@@ -1,8 +1,9 @@
 """Names that the shell completes: kinds and queues, of this machine and of the api; acts."""
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -11,19 +12,34 @@ from shared.cli.exits import Failure
 from shared.cli.http import Api
 from shared.errors import ConfigRefused
 
+if TYPE_CHECKING:
+    from shared.kinds import Kind
+
 SECONDS = 1.0  # whoever has pressed a key waits no longer for the api
 
 
 class KindName(click.ParamType):  # type: ignore[type-arg] # generic in newer click only
-    """A kind of job; any text is taken, since only the api knows all kinds."""
+    """A kind of job; any text is taken, since only the api knows all kinds.
+
+    `submitted`: one of which a job is to be submitted.
+    """
 
     name = "kind"
+
+    def __init__(self, *, submitted: bool = False) -> None:
+        self._submitted = submitted
 
     def shell_complete(
         self, _context: click.Context, _parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Kinds that this machine declares, and those that a worker of the api knows."""
-        known = _declared() | {name for each in _asked("workers") for name in each["kinds"]}
+        """Kinds that this machine declares, and those that a worker of the api knows.
+
+        Where a job is submitted, without the internal ones.
+        """
+        declared = _declared()
+        known = set(declared) | {name for each in _asked("workers") for name in each["kinds"]}
+        if self._submitted:
+            known -= {name for name, kind in declared.items() if kind.internal}
         return [CompletionItem(name) for name in sorted(known) if name.startswith(incomplete)]
 
 
@@ -59,12 +75,12 @@ class ActionName(click.ParamType):  # type: ignore[type-arg] # generic in newer 
         return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 
-def _declared() -> set[str]:
+def _declared() -> Mapping[str, "Kind"]:
     from shared.kinds.registry import load_kinds  # noqa: PLC0415 - for a completion only
 
     with suppress(ConfigRefused):
-        return set(load_kinds(os.environ.get("CHOT_KIND_MODULES", "")))
-    return set()
+        return load_kinds(os.environ.get("CHOT_KIND_MODULES", ""))
+    return {}
 
 
 def _asked(what: str) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ UNKNOWN_MEMBER = "is not a member of this object"
 
 
 @click.command()
-@click.argument("kind", type=KindName())
+@click.argument("kind", type=KindName(submitted=True))
 @click.argument("words", nargs=-1, metavar="[NAME=TEXT | NAME:=JSON]...")
 @click.option("--company", required=True, help="The legal entity whose books it works on.")
 @click.option("--brand", help="A brand of the company.")

@@ -284,7 +284,7 @@ class Outer(Payload):
             CostingRunPayload,
             {"period": "2026-01", "pool": "shop"},
             "pool",
-            "must be one of 'brand' or 'store'",
+            "must be one of 'map', 'brand', 'store' or 'company'",
         ),
     ],
 )

@@ -312,8 +312,12 @@ def test_a_result_is_shown_member_by_member() -> None:
 COMPLETE = {
     "a command": ("chot dead", 1, {"dead-letters"}),
     "a state": ("chot list --state ", 3, {"pending", "running", "succeeded", "cancelled", "dead"}),
-    "a kind": ("chot submit costing", 2, {"costing.run"}),
-    "a kind after its option": ("chot list --kind cost", 3, {"costing.run"}),
+    "a kind": ("chot submit costing", 2, {"costing.run", "costing.preview"}),
+    "a kind after its option": (
+        "chot list --kind costing.p",
+        3,
+        {"costing.preview", "costing.part"},
+    ),
     "a shell": ("chot completion ", 2, {"bash", "zsh", "fish"}),
     "an act to approve": ("chot approve ", 2, {"job.redrive", "group.redrive"}),
     "an act of the audit": ("chot audit --action kind.", 3, {"kind.pause", "kind.resume"}),
