@@ -41,6 +41,7 @@ from api.routes import (
     limits,
     listing,
     metrics,
+    periods,
     queues,
     weights,
     why,
@@ -106,6 +107,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         costing_methods,
         exports,
         files,
+        periods,
         audit,
         metrics,
     ):

@@ -324,3 +324,56 @@ BATCH = {
         {"outcome": "error", "error": UNKNOWN_BRAND},
     ],
 }
+
+PERIOD_EVENT = {
+    "at": "2026-02-03T09:12:44.870114Z",
+    "event": "closed",
+    "requester": "closing-desk",
+    "approver": "head-accountant",
+    "job_id": JOB_ID,
+    "status_url": URL,
+    "reason": "month end of January",
+}
+PERIOD_LINK = "/v1/periods/2026-01"
+PERIOD = {
+    "company": "SAMPLE",
+    "period": "2026-01",
+    "starts_on": "2026-01-01",
+    "ends_on": "2026-01-31",
+    "status": "closed",
+    "version": 3,
+    "results": {"total": 3120, "failed": 0, "stale": 0, "late": 0, "runs": ["41"]},
+    "last_event": PERIOD_EVENT,
+    "links": {
+        "self": f"{PERIOD_LINK}?company=SAMPLE",
+        "reopen": f"{PERIOD_LINK}/reopen",
+    },
+}
+AFFECTED = {
+    "period": "2026-02",
+    "status": "open",
+    "results": 3120,
+    "stale": 0,
+    "items_total": 1560,
+    "items": ["I00001", "I00002"],
+    "runs": ["44"],
+}
+PERIOD_FACTS = {"results": 3120, "runs_total": 1, "runs": [41]}
+FULL_PERIOD = PERIOD | {
+    "events": [PERIOD_EVENT | {"facts": PERIOD_FACTS}],
+    "reopening": {"later_closed": [], "affects": [AFFECTED]},
+}
+REOPENED = PERIOD | {
+    "status": "open",
+    "version": 4,
+    "last_event": PERIOD_EVENT
+    | {
+        "event": "reopened",
+        "job_id": None,
+        "status_url": None,
+        "reason": "a supplier's invoice of January came late",
+    },
+    "links": {"self": f"{PERIOD_LINK}?company=SAMPLE", "close": f"{PERIOD_LINK}/close"},
+    "affects": [AFFECTED],
+}
+CLOSING = SUBMITTED | {"kind": "period.close", "brand": None}

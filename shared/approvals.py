@@ -14,7 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.audit import Action, noted
 
 # The acts that can be made to ask for one (CHOT_APPROVALS).
-APPROVABLE = frozenset({Action.JOB_REDRIVE, Action.GROUP_REDRIVE})
+APPROVABLE = frozenset(
+    {Action.JOB_REDRIVE, Action.GROUP_REDRIVE, Action.PERIOD_CLOSE, Action.PERIOD_REOPEN}
+)
 
 
 def read_actions(setting: str) -> frozenset[Action]:

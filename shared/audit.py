@@ -32,6 +32,8 @@ class Action(StrEnum):
     KIND_RESUME = "kind.resume"
     BOOKS_FREEZE = "books.freeze"
     BOOKS_THAW = "books.thaw"
+    PERIOD_CLOSE = "period.close"
+    PERIOD_REOPEN = "period.reopen"
     GROUP_OPEN = "group.open"
     GROUP_SEAL = "group.seal"
     GROUP_CANCEL = "group.cancel"

@@ -9,7 +9,7 @@ the api has stopped to hand them out.
 from alembic import op
 
 revision = "0133_files"
-down_revision = "0127_cost_run_parts"
+down_revision = "0129_period_order"
 branch_labels = None
 depends_on = None
 

@@ -1,31 +1,27 @@
 """Approvals: what one account lets another one do, once."""
 
 from typing import Annotated, Literal
-from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from api.actions import job_not_found
+from api.approval_targets import find_target
 from api.authentication import Caller
 from api.bodies import show_instant
 from api.dependencies import Ready, Who
 from api.description import OF_A_BODY, problems
 from api.gate import read_json_body
-from api.group_views import group_not_found
 from api.problems import ProblemRaised, validation_problem
+from api.queries import refuse_nul
 from api.resources import Resources
 from api.responses import json_response
 from api.strict_json import parse_object
-from shared.access import Scope
 from shared.approvals import give_approval
 from shared.audit import Action
-from shared.groups.group import read_group
-from shared.jobs.read import get_job
 from shared.json_text import to_json
 
 router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
+Target = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(refuse_nul)]
 EXAMPLE = {
     "action": "job.redrive",
     "target": "019a8f3e-1a2b-7c3d-8e4f-5a6b7c8d9e0f",
@@ -34,12 +30,12 @@ EXAMPLE = {
 
 
 class ApprovalBody(BaseModel):
-    """What to approve: one act on one target, the id of a job or of a group."""
+    """What to approve: one act on one target."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    action: Literal["job.redrive", "group.redrive"]
-    target: Annotated[UUID, Field(strict=False)] = Field(description="the job's or the group's id")
+    action: Literal["job.redrive", "group.redrive", "period.close", "period.reopen"]
+    target: Target = Field(description="id of the job or group; of a period SAMPLE/2026-01")
     reason: str | None = Field(None, min_length=1, max_length=500, description="for the audit")
 
 
@@ -58,7 +54,7 @@ class ApprovalAnswer(BaseModel):
     "",
     status_code=201,
     response_class=Response,
-    responses=problems(*OF_A_BODY, "job-not-found", "group-not-found")
+    responses=problems(*OF_A_BODY, "job-not-found", "group-not-found", "period-not-found")
     | {201: {"model": ApprovalAnswer, "description": "Approved; given again, it is renewed."}},
     openapi_extra={
         "requestBody": {
@@ -80,38 +76,21 @@ async def approve(request: Request, resources: Ready, who: Who) -> Response:
     except ValidationError as error:
         raise ProblemRaised(validation_problem(error, ApprovalBody)) from None
     view = await resources.finish(_give(resources, body, who), name="approve")
-    if view is None:
-        is_group = Action(body.action) == Action.GROUP_REDRIVE
-        raise ProblemRaised((group_not_found if is_group else job_not_found)(body.target))
     return json_response(view, status=201)
 
 
-async def _owner_of(
-    conn: AsyncConnection, body: ApprovalBody, scope: Scope
-) -> tuple[str, str | None] | None:
-    """Company and brand of the target; None where there is none in this scope."""
-    if Action(body.action) == Action.GROUP_REDRIVE:
-        group = await read_group(conn, body.target, scope=scope)
-        return None if group is None else (group.company, group.brand)
-    job = await get_job(conn, body.target, scope=scope)
-    return None if job is None else (job["company"], job["brand"])
-
-
-async def _give(
-    resources: Resources, body: ApprovalBody, who: Caller
-) -> dict[str, str | None] | None:
+async def _give(resources: Resources, body: ApprovalBody, who: Caller) -> dict[str, str | None]:
+    action = Action(body.action)
     async with resources.transaction() as conn:
-        of = await _owner_of(conn, body, who.scope)
-        if of is None:
-            return None
+        target = await find_target(conn, action, body.target, who)
         given = await give_approval(
             conn,
-            Action(body.action),
-            str(body.target),
+            action,
+            target.name,
             approver=who.principal,
             minutes=resources.settings.approval_minutes,
-            company=of[0],
-            brand=of[1],
+            company=target.company,
+            brand=target.brand,
             reason=body.reason,
         )
     return {

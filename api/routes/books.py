@@ -5,15 +5,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.authentication import Caller
 from api.bodies import show_instant
+from api.company_wide import refuse_others, unknown_company
 from api.dependencies import Ready, Who
 from api.description import OF_A_BODY, problems
 from api.parsing import described_body, read_model
 from api.problems import Problem, ProblemRaised, field_problem
 from api.resources import Resources
 from api.responses import json_response
-from shared.access import Role
 from shared.jobs.freeze import Books, freeze_books, list_freezes, running_on_books, thaw_books
 
 router = APIRouter(prefix="/v1", tags=["books"])
@@ -93,7 +92,7 @@ async def freeze(request: Request, resources: Ready, who: Who) -> Response:
     A frozen brand stops the company's jobs without a brand, too: they write its books as well.
     """
     body = await read_model(request, FreezeBody)
-    _refuse_others(request, who, body.books)
+    refuse_others(request, who, body.company, "it stops jobs without a brand, too")
     found = await resources.finish(_freeze(resources, body), name="freeze")
     return json_response(_answer(body.books, found, frozen=True))
 
@@ -110,7 +109,7 @@ async def thaw(request: Request, resources: Ready, who: Who) -> Response:
     What another freeze covers stays stopped.
     """
     body = await read_model(request, BooksBody)
-    _refuse_others(request, who, body.books)
+    refuse_others(request, who, body.company, "it stops jobs without a brand, too")
     found = await resources.finish(_thaw(resources, body.books), name="thaw")
     return json_response(_answer(body.books, found, frozen=False))
 
@@ -138,21 +137,8 @@ def _answer(books: Books, found: tuple[int, int] | None, *, frozen: bool) -> dic
     return books.binds() | {"frozen": frozen, "running": running, "staged": staged}
 
 
-def _refuse_others(request: Request, who: Caller, books: Books) -> None:
-    """Books of others are like none at all; and whoever has some brands only has no company."""
-    if not who.scope.covers_company(books.company):
-        raise ProblemRaised(_unknown(Books(company=books.company)))
-    if who.scope.brands is not None:
-        route = f"{request.method} {request.url.path}"
-        detail = f"{route} asks for the whole company: it stops jobs without a brand, too"
-        more = {"role": Role.OPERATE.value, "route": route}
-        raise ProblemRaised(Problem(slug="forbidden", detail=detail, more=more))
-
-
 def _unknown(books: Books) -> Problem:
     if books.brand is None:
-        return field_problem(
-            "unknown-company", "company", "must be the code of a company", books.company
-        )
+        return unknown_company(books.company)
     rule = f"must be the code of a brand of company {books.company}"
     return field_problem("unknown-brand", "brand", rule, books.brand)

@@ -40,6 +40,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "freeze": ("pausing", "freeze", "Stop jobs that write a company's books, or a brand's."),
     "thaw": ("pausing", "thaw", "Let them be claimed again."),
     "freezes": ("pausing", "freezes", "Show whose books are frozen."),
+    "periods": ("periods", "periods", "Show a company's accounting periods."),
+    "period": ("periods", "period", "Show, close or reopen one."),
     "limits": ("limits", "limits", "Show, set and remove running limits."),
     "weights": ("limits", "weights", "Show or set the brands' weights in a queue."),
     "methods": ("methods", "methods", "Show how an item is costed; decide it."),

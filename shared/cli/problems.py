@@ -20,6 +20,7 @@ NEXT_OF_TYPE = {
     "job-not-found": "`chot list` shows the jobs that this key may see.",
     "queue-not-found": "`chot queues` shows the queues there are.",
     "group-not-found": "`chot group open` answers the id of a group; this key may not see it.",
+    "period-not-found": "`chot periods --company …` shows the periods there are.",
     "kind-not-found": "`chot kinds` shows the kinds there are.",
     "not-found": "Is CHOT_API_URL the address of a Chốt api of this version, without /v1?",
     "approval-required": "",  # says it itself

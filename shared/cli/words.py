@@ -35,10 +35,14 @@ def in_commands(sentence: str) -> str:
 
 def approval_advice(action: str, target: str) -> str:
     """How another account's approval is had and used."""
+    what = target
+    if action.startswith("period."):
+        company, _, period = target.rpartition("/")
+        what = f"{period} --company {company}"
     verb = action.replace("job.", "").replace(".", " ")
     return (
         f"another account with role operate runs `chot approve {action} {target}`, then "
-        f"`chot {verb} {target} --approval …` with the id that it prints"
+        f"`chot {verb} {what} --approval …` with the id that it prints"
     )
 
 

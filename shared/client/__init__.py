@@ -3,10 +3,12 @@
 from shared.client.client import ChotClient
 from shared.client.errors import ApiError, ChotError, StillActive, Unreachable
 from shared.client.groups import Group
+from shared.client.periods import Affected, Period, PeriodEvent
 from shared.client.results import BatchItem, Event, Job, Progress, Queue, Submitted, Why
 from shared.client.wanted import JobRequest
 
 __all__ = [
+    "Affected",
     "ApiError",
     "BatchItem",
     "ChotClient",
@@ -15,6 +17,8 @@ __all__ = [
     "Group",
     "Job",
     "JobRequest",
+    "Period",
+    "PeriodEvent",
     "Progress",
     "Queue",
     "StillActive",

@@ -27,6 +27,7 @@ from shared.client.errors import (
 )
 from shared.client.groups import Groups
 from shared.client.patience import Outcome, Patience, is_passing
+from shared.client.periods import Periods
 from shared.client.reading import items_of, page_of, queues_of, understood
 from shared.client.results import BatchItem, Event, Job, Queue, Submitted, Why
 from shared.client.stream import read_lines, read_messages
@@ -53,9 +54,10 @@ PAGE = 200
 class ChotClient:
     """The api at `url` for the bearer of `token`.
 
-    `groups` has the calls on groups. `deadline` bounds every call with all its tries, `timeout`
-    one try (seconds). Errors are those of shared/client/errors.py. One client may serve any number
-    of tasks. ValueError, at once, for a `url` or a `token` of which no request can be made.
+    `groups` has the calls on groups, `periods` those on periods. `deadline` bounds every call with
+    all its tries, `timeout` one try (seconds). Errors are those of shared/client/errors.py. One
+    client may serve any number of tasks. ValueError, at once, for a `url` or a `token` of which no
+    request can be made.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class ChotClient:
             headers["Authorization"] = f"Bearer {_named('token', checked_token, token)}"
         self._deadline = deadline
         self.groups = Groups(self._ask, deadline)
+        self.periods = Periods(self._ask, deadline)
         self._timeout = timeout
         self._http = httpx.AsyncClient(
             base_url=_named("url", checked_url, url), headers=headers, timeout=timeout

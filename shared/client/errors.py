@@ -144,6 +144,10 @@ class GroupNotFound(NotFound):
     """No group of this id, or not this account's to see."""
 
 
+class PeriodNotFound(NotFound):
+    """The company has no such period, or it is not this account's."""
+
+
 class KindNotFound(NotFound):
     """No kind has this name."""
 
@@ -174,6 +178,14 @@ class NothingToRedrive(Conflict):
 
 class MembersArchived(Conflict):
     """Part of the group is in the archive and cannot be run again."""
+
+
+class PeriodState(Conflict):
+    """Close of a closed period (`more` has the `job_id`), reopening of one that is not closed."""
+
+
+class LaterPeriodClosed(Conflict):
+    """Reopening of a period before the latest closed one; `more` names the later `periods`."""
 
 
 class NotDead(Conflict):
@@ -230,6 +242,7 @@ TYPES: Mapping[str, type[ApiError]] = {
     "queue-not-found": QueueNotFound,
     "kind-not-found": KindNotFound,
     "group-not-found": GroupNotFound,
+    "period-not-found": PeriodNotFound,
     "idempotency-key-in-progress": KeyInProgress,
     "too-late": TooLate,
     "not-dead": NotDead,
@@ -240,6 +253,8 @@ TYPES: Mapping[str, type[ApiError]] = {
     "group-active": GroupActive,
     "nothing-to-redrive": NothingToRedrive,
     "members-archived": MembersArchived,
+    "period-state": PeriodState,
+    "later-period-closed": LaterPeriodClosed,
     "payload-outdated": PayloadOutdated,
     "unknown-kind": UnknownKind,
     "internal-kind": InternalKind,

@@ -16,7 +16,12 @@ from shared.errors import ConfigRefused
 from shared.kinds import Kind
 from shared.kinds.locks import mirrored, refuse_unsound_locks
 
-BUILT_IN = ("shared.kinds.costing", "shared.kinds.costing_part", "shared.kinds.exporting")
+BUILT_IN = (
+    "shared.kinds.costing",
+    "shared.kinds.costing_part",
+    "shared.kinds.exporting",
+    "shared.kinds.periods",
+)
 NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 SCALARS = {str, int, bool}
 QUEUE = re.compile(r"[a-z][a-z0-9_]{0,39}")

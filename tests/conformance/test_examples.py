@@ -15,6 +15,7 @@ from api.examples import ANSWERS
 from api.idempotency_key import HEADER
 from shared.database import open_engine
 from tests.conformance.seeded import Seeded, job_in
+from tests.factories import execute
 from tests.protocol.api.app import note
 from tests.protocol.api.keys import bearer
 
@@ -24,6 +25,11 @@ METHODS = ("get", "post", "put", "patch", "delete")
 REDRIVE = "/v1/jobs/{job_id}/redrive"
 REDRIVE_GROUP = "/v1/groups/{group_id}/redrive"
 STATE_FOR = {REDRIVE: "dead"}
+REOPEN = "/v1/periods/{period}/reopen"
+PERIOD = """
+    INSERT INTO books.periods AS p (company, period, starts_on, ends_on, status)
+    VALUES ('SAMPLE', '2026-01', '2026-01-01', '2026-01-31', :status)
+    ON CONFLICT (company, period) DO UPDATE SET status = excluded.status"""
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +138,8 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
                 jobs[APPROVAL_ID] = await approved(
                     client, seeded, jobs[GROUP_ID], action="group.redrive"
                 )
+            if "{period}" in path:
+                await execute(engine, PERIOD, status="closed" if path == REOPEN else "open")
             answer = await send_example(client, method, path, operation, jobs)
             where = f"{method.upper()} {path}: {answer.text}"
             assert answer.is_success, where

@@ -17,6 +17,7 @@ from dev.stack_cli import SAMPLE_MOVEMENTS
 from tests.factories import eventually
 from tests.journeys.example_step import AUTH, TYPED, Step
 from tests.journeys.group_examples import GROUP_STEPS
+from tests.journeys.period_examples import PERIOD_STEPS
 
 MOVEMENTS = 2_000
 HEAD = f"""# Examples: every route
@@ -248,6 +249,7 @@ STEPS: tuple[Step, ...] = (
         command=f'curl "$CHOT_API_URL/v1/costing-methods?company=SAMPLE&item=LUA0001" {AUTH}',
     ),
     *GROUP_STEPS,
+    *PERIOD_STEPS,
     Step(
         route="GET /v1/workers",
         says="Who works, on what.",

@@ -15,6 +15,7 @@ BUILT_IN = (
     "worker.handlers.costing",
     "worker.handlers.costing_part",
     "worker.handlers.exporting",
+    "worker.handlers.periods",
 )
 
 

@@ -72,6 +72,10 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/v1/freezes"): Role.READ,
     ("POST", "/v1/books/freeze"): Role.OPERATE,
     ("POST", "/v1/books/thaw"): Role.OPERATE,
+    ("GET", "/v1/periods"): Role.READ,
+    ("GET", "/v1/periods/{period}"): Role.READ,
+    ("POST", "/v1/periods/{period}/close"): Role.OPERATE,
+    ("POST", "/v1/periods/{period}/reopen"): Role.OPERATE,
     ("GET", "/v1/limits"): Role.READ,
     ("PUT", "/v1/limits"): Role.OPERATE,
     ("DELETE", "/v1/limits"): Role.OPERATE,
@@ -94,7 +98,10 @@ OF_A_COMPANY = {
     ("POST", "/v1/books/freeze"),
     ("POST", "/v1/books/thaw"),
     ("PUT", "/v1/costing-methods"),
+    ("POST", "/v1/periods/{period}/close"),
+    ("POST", "/v1/periods/{period}/reopen"),
 }
+A_PERIOD, PERIODS = ("GET", "/v1/periods/{period}"), ("GET", "/v1/periods")
 HAS_ACME = {"ACME", "all"}
 # Results of ACME: a part for each of its brands, none for others.
 OF_THE_BOOKS = {
@@ -166,6 +173,7 @@ async def ask(
     """A request that would succeed for an admin, on what these ids name."""
     job_id = ids["{job_id}"]
     url = path.replace("{queue}", "default").replace("{kind}", "api.note")
+    url = url.replace("{period}", "2026-01")
     if path.endswith("/differences"):
         url = url.replace("{run_id}", ids["{preview}"])
     for name, known in ids.items():
@@ -174,6 +182,8 @@ async def ask(
         url += "?kind=api.note"
     if (method, path) in OF_THE_BOOKS:
         url += "?company=ACME&" + ("item=A" if path == METHODS else "period=2026-01")
+    elif (method, path) in {A_PERIOD, PERIODS}:
+        url += "?company=ACME"
     body = {
         "/v1/jobs": note(),
         "/v1/jobs:batch": {"jobs": [note()]},
@@ -194,6 +204,8 @@ async def ask(
             "valid_from": "2027-01-01",
         },
         "/v1/limits": {"kind": "api.note", "max_running": 1000},
+        "/v1/periods/{period}/close": {"company": "ACME"},
+        "/v1/periods/{period}/reopen": {"company": "ACME", "reason": "a test"},
     }.get(path)
     sent = body is not None and method in {"POST", "PUT"}
     content = json.dumps(body) if sent else None
@@ -211,12 +223,14 @@ def judge(method: str, path: str, answer: httpx.Response, role: Role, scope: str
         status = 403 if lacks else 200 if scope in SEES_RED else 404
         assert answer.status_code == status, where
         return
-    if (method, path) in OF_A_COMPANY | OF_THE_BOOKS and not lacks and scope == "OTHER":
+    if (method, path) in OF_A_COMPANY | OF_THE_BOOKS | {PERIODS} and not lacks and scope == "OTHER":
         problem_of(answer, 422, "unknown-company")
         return
     if lacks or closed or ((method, path) in OF_A_COMPANY and scope not in HAS_ACME):
         problem = problem_of(answer, 403, "forbidden")
         assert (problem["role"], problem["route"]) == (needs, f"{method} {path}"), where
+    elif (method, path) == A_PERIOD and scope == "OTHER":
+        problem_of(answer, 404, "period-not-found")
     elif scope in SEES_RED or not ("_id}" in path or (method, path) in OF_A_JOB):
         assert answer.status_code in {200, 201, 202, 409}, (where, answer.text)
     elif (method, path) not in {("POST", "/v1/jobs"), ("POST", "/v1/groups")}:
@@ -280,6 +294,7 @@ async def test_without_a_token_every_route_is_closed(
         url = path.replace("{job_id}", str(uuid4())).replace("{queue}", "default")
         url = url.replace("{kind}", "api.note").replace("{run_id}", "1")
         url = url.replace("{file_id}", str(uuid4()))
+        url = url.replace("{period}", "2026-01")
         answer = await guarded.request(method, url, content="{}", headers=JSON)
         if path in {"/healthz", "/readyz"}:
             assert answer.status_code == 200
