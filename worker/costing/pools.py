@@ -103,7 +103,7 @@ def first_short(pool: Pool) -> Problem | None:
         return problem(Code.NEGATIVE_STOCK, pool.name, extra=extra)
     if pool.opening.qty + pool.net >= 0:
         return None
-    leaving = _leaving(pool)
+    leaving = leaving_of(pool)
     available = pool.opening.qty + pool.net + sum(entry.qty for entry in leaving)
     for entry in leaving:
         available -= entry.qty
@@ -125,10 +125,10 @@ def _take_returns(pool: Pool, quantity: int, value: int, book: Book) -> Flow:
     """
     if Role.RETURN not in pool.by_role:
         one_kind = Role.SENT not in pool.by_role
-        pool.outs = [*pool.of(Role.OUT)] if one_kind else _leaving(pool)
+        pool.outs = [*pool.of(Role.OUT)] if one_kind else leaving_of(pool)
         return Flow(quantity, value)
     last: Entry | None = None
-    for entry in _leaving(pool):
+    for entry in leaving_of(pool):
         if entry.role is not Role.RETURN or entry.qty > quantity:
             pool.outs.append(entry)
             continue
@@ -142,7 +142,8 @@ def _take_returns(pool: Pool, quantity: int, value: int, book: Book) -> Flow:
     return Flow(quantity, value)
 
 
-def _leaving(pool: Pool) -> list[Entry]:
+def leaving_of(pool: Pool) -> list[Entry]:
+    """Everything that goes out, in order."""
     return [entry for entry in pool.entries if entry.role in OUTFLOWS]
 
 

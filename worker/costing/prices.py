@@ -18,7 +18,7 @@ from worker.costing.components import components
 from worker.costing.entries import Role
 from worker.costing.exact import NO_PRICE, Price
 from worker.costing.movements import Kind
-from worker.costing.pools import Book, Pool, first_short, ids_of
+from worker.costing.pools import Book, Pool, first_short, ids_of, leaving_of
 from worker.costing.problems import Code, Problem, problem
 from worker.costing.results import Negative, Policy
 from worker.costing.systems import solve
@@ -74,7 +74,7 @@ class _System:
         leaving = {
             entry.movement.id: (number, entry.qty)
             for number, pool in enumerate(pools)
-            for entry in pool.outs
+            for entry in leaving_of(pool)
         }
         self.equations = [_equation(pool, leaving, book) for pool in pools]
 
