@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.kinds.costing import COSTING_PREVIEW
@@ -123,17 +124,29 @@ async def test_of_some_items_it_compares_these_alone(books: Books) -> None:
     assert {item for item, _ in await _differences(books, preview["run_id"])} == {"A"}
 
 
-async def test_its_rows_go_with_the_next_job_and_its_findings_with_the_next_preview(
+DROPPED = "SELECT to_regclass('books.movement_costs_r' || CAST(:run AS bigint)) IS NULL"
+
+
+async def test_its_rows_go_when_it_ends_and_its_findings_with_the_next_preview(
     books: Books,
 ) -> None:
     await _stock(books)
     first = (await books.cost(kind=PREVIEW))["run_id"]
-    dropped = "SELECT to_regclass('books.movement_costs_r' || CAST(:run AS bigint))"
+    assert await scalar(books.app, DROPPED, run=first)
     await books.cost()
-    assert await scalar(books.app, dropped, run=first) is None
     assert await _differences(books, first)
     await books.cost(kind=PREVIEW)
     assert not await _differences(books, first)
+
+
+async def test_rows_that_somebody_reads_are_left_to_the_next_job(books: Books) -> None:
+    await _stock(books)
+    async with books.engines.read.begin() as reader:
+        await reader.execute(text("SELECT count(*) FROM books.movement_costs"))
+        preview = await books.cost(kind=PREVIEW)
+    assert not await scalar(books.app, DROPPED, run=preview["run_id"])
+    await books.cost()
+    assert await scalar(books.app, DROPPED, run=preview["run_id"])
 
 
 async def test_a_closed_period_can_be_looked_at(books: Books) -> None:

@@ -30,7 +30,12 @@ from worker.records.cost_runs import (
     take_snapshot,
 )
 from worker.records.differences import end_preview, errors_by_code
-from worker.records.leftovers import drop_storage, fail_run, find_leftovers
+from worker.records.leftovers import (
+    drop_storage,
+    fail_run,
+    find_leftovers,
+    try_drop_storage,
+)
 from worker.records.scope import closed_under, read_families
 from worker.records.work_list import list_items
 
@@ -156,6 +161,7 @@ async def _complete(context: JobContext, run: CostRun, sealed: Sealed) -> None:
             differences = await end_preview(tx.connection, run, fence)
             codes = await errors_by_code(tx.connection, run)
             tx.result = preview_result(run, sealed, differences, codes)
+            await try_drop_storage(tx.connection, run.id)
             return
         await close_gate(tx.connection, run)
         if await find_changed(tx.connection, run):

@@ -1,7 +1,11 @@
 """Rows that nobody reads any more: of superseded runs, of failed ones, of previews that ended."""
 
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.database import CONFLICTS, sqlstate_of
+from shared.logs import log
 
 FIND_LEFTOVERS = text("""
     SELECT r.id FROM books.cost_runs r
@@ -23,6 +27,17 @@ async def find_leftovers(conn: AsyncConnection, company: str) -> list[int]:
 async def drop_storage(conn: AsyncConnection, run_id: int) -> None:
     """Drop the rows of such a run; gives up within a second when somebody reads the tables."""
     await conn.execute(DROP_STORAGE, {"run_id": run_id})
+
+
+async def try_drop_storage(conn: AsyncConnection, run_id: int) -> None:
+    """As drop_storage(), but where somebody reads the tables they are left to a later job."""
+    try:
+        async with conn.begin_nested():
+            await drop_storage(conn, run_id)
+    except DBAPIError as error:
+        if sqlstate_of(error) not in CONFLICTS:
+            raise
+        log.info("costing.leftover_in_use", run_id=run_id, error=str(error.orig))
 
 
 async def fail_run(conn: AsyncConnection, job_id: object) -> None:
