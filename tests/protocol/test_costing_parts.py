@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from shared.groups.fill import append_jobs, open_group, seal_group
 from shared.groups.redrive import Again
 from shared.jobs.cancel import cancel_job
+from shared.jobs.enqueue import Submit
 from shared.types import JobId
 from tests.costing_books import Books, open_books
 from tests.costing_crew import HANDLERS, KINDS, Crew, rows_of
@@ -21,7 +23,9 @@ from worker.handlers import costing_chunks
 from worker.handlers.costing_part import MOST_UNASKED, parts_of
 from worker.outcome import Failed, Lost, Succeeded, Waits
 from worker.records.cost_results import write_results
+from worker.records.parts import hold_run
 
+OTHER = {"run_id": 10**6, "part": 0}
 ITEMS = [f"I{n:02}" for n in range(12)]
 
 
@@ -223,6 +227,21 @@ async def test_a_part_of_a_cancelled_run_writes_nothing_more(
     assert await scalar(crew.books.app, "SELECT status FROM books.cost_runs") == "failed"
     assert await scalar(crew.books.app, "SELECT count(*) FROM books.movement_costs") == 0
     assert await scalar(crew.books.app, "SELECT count(*) FROM books.cost_run_items") == 0
+
+
+async def test_only_jobs_of_the_runs_own_group_write_into_it(crew: Crew) -> None:
+    """A part of an earlier sharing, say, that was redriven: its group is another."""
+    job_id, _ = await split(crew)
+    run_id = await scalar(crew.books.app, "SELECT id FROM books.cost_runs")
+    async with crew.books.app.begin() as conn:
+        other = await open_group(conn, company="ACME", principal="alice")
+        await append_jobs(conn, other, [Submit(kind="costing.part", company="ACME", payload=OTHER)])
+        await seal_group(conn, other)
+    own = (await job_row(crew.books.app, job_id)).joins
+    async with crew.books.app.begin() as conn:
+        assert await hold_run(conn, run_id, own)
+        assert not await hold_run(conn, run_id, other)
+        assert not await hold_run(conn, run_id + 1, own)
 
 
 async def test_who_ends_a_run_waits_for_the_chunk_that_a_part_is_writing(
