@@ -21,17 +21,23 @@ Found = list[tuple[Pool, Problem]]
 class Equation:
     """One pool's `quantity`·price − Σ sources·price(source) = `value`.
 
-    `quantity` is all that comes in at a cost; `lines` are the movements by which a source feeds
-    the pool.
+    `own` came in at a known cost, `fed` from `sources`; `lines` are the movements by which each
+    source feeds the pool.
     """
 
-    quantity: int
+    own: int
     value: int
+    fed: int = 0
     sources: dict[int, int] = field(default_factory=dict)
     lines: dict[int, list[int]] = field(default_factory=dict)
 
+    @property
+    def quantity(self) -> int:
+        """All that comes in at a cost."""
+        return self.own + self.fed
+
     def feed(self, source: int, quantity: int, line: int) -> None:
-        """Add goods that come from another pool."""
+        """Add what another pool gives, in its own units."""
         self.sources[source] = self.sources.get(source, 0) + quantity
         self.lines.setdefault(source, []).append(line)
 
@@ -59,12 +65,13 @@ def no_price(
     Goods that only go round are all worth the same. So where they may be taken from nowhere for a
     while, one pool's last known price prices them all. Value that cannot leave is orphaned.
     """
-    inside = [sum(e.sources.get(member, 0) for member in circle) for e in equations]
-    if any(e.quantity != fed for e, fed in zip(equations, inside, strict=True)):
+    inside = set(circle)
+    if any(e.own or not inside.issuperset(e.sources) for e in equations):
         return [_problem(Code.ORPHAN_VALUE, pools[0], ids_of(pools[0].of(Role.KNOWN)))]
     gaining = _gaining(pools)
     level = _level(pools) if gaining or policy.negative is Negative.PROVISIONAL else None
-    if level is not None and not any(equation.value for equation in equations):
+    only_sent = all(sum(e.sources.values()) == e.fed for e in equations)
+    if level is not None and only_sent and not any(equation.value for equation in equations):
         for pool in pools:
             pool.price = level
         return []

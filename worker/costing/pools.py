@@ -33,11 +33,11 @@ class Book:
 class Pool:
     """One cost pool of one item; each step of `weighted_average` fills more of it.
 
-    `own` is quantity and value of its opening and its inputs from outside, `linked` what came in at
-    the cost of other lines, `outs` what leaves at the price, in order. A pool that opened below
-    zero settles that first: `settled` at the price is a value `settlement` that `covered` was
-    assumed for; `owed` is what is still below zero. `total` is the value of all that came in,
-    `left` what of it is there when the outs are gone.
+    `own` is what its opening and its inputs from outside bring to the average; `before_returns`
+    has what went back of them, too. `linked` came in at what other lines cost, `outs` leave at the
+    price, in order. Where the pool opened below zero, its inputs cover `settled` of that first, at
+    the price worth `settlement`. `total` is the value of all that came in, `left` what is there
+    of it when the outs are gone.
     """
 
     item: str
@@ -47,6 +47,7 @@ class Pool:
     entries: list[Entry] = field(default_factory=list)
     by_role: dict[Role, list[Entry]] = field(default_factory=dict)
     net: int = 0
+    before_returns: Flow = _NOTHING
     own: Flow = _NOTHING
     linked: list[Entry] = field(default_factory=list)
     outs: list[Entry] = field(default_factory=list)
@@ -89,6 +90,7 @@ def take_inputs(pool: Pool, book: Book, policy: Policy) -> Problem | None:
         book.values[movement.id] = worth
     if value < 0 and not pool.linked:
         return problem(Code.RETURN_EXCEEDS_VALUE, pool.name, ids_of(reductions(pool)))
+    pool.before_returns = Flow(quantity, value)
     pool.own = _take_returns(pool, quantity, value, book)
     return None
 

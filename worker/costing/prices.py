@@ -54,7 +54,10 @@ def _alone(pool: Pool, policy: Policy) -> Problem | None:
 
 
 def _last_known(pool: Pool, policy: Policy) -> Price:
-    """What the goods cost when there last were some, for a pool into which nothing came."""
+    """What the goods cost when there last were some, for a pool that has none of its own left."""
+    quantity, value = pool.before_returns
+    if quantity > 0:
+        return Price(value, quantity)
     if pool.last_price.denominator:
         return pool.last_price
     if policy.negative is Negative.FORBID:
@@ -134,15 +137,17 @@ def _equation(pool: Pool, leaving: Mapping[int, tuple[int, int]], book: Book) ->
     """The formula for one pool; `leaving` says of each line that waits which pool it leaves."""
     equation = Equation(pool.own.qty, pool.own.value)
     for movement, role, _, qty, added, origin in pool.linked:
-        equation.quantity += qty
         if role is Role.MADE:
+            equation.fed += qty
             equation.value += added or 0
             for source in book.sources[movement.id]:
                 if source in leaving:
                     equation.feed(*leaving[source], movement.id)
         elif movement.kind == Kind.TRANSFER and movement.id in book.values:
+            equation.own += qty
             equation.value += book.values[movement.id]
         else:
+            equation.fed += qty
             assert origin is not None, "what came from another pool names its line there"
             equation.feed(leaving[origin.id][0], qty, movement.id)
     return equation
