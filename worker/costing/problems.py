@@ -18,8 +18,6 @@ class Code(StrEnum):
     RETURN_EXCEEDS_RECEIPT = "RETURN_EXCEEDS_RECEIPT"
     RETURN_EXCEEDS_VALUE = "RETURN_EXCEEDS_VALUE"
     REVERSAL_MISMATCH = "REVERSAL_MISMATCH"
-    CROSS_POOL_TRANSFER = "CROSS_POOL_TRANSFER"
-    CROSS_POOL_RETURN = "CROSS_POOL_RETURN"
     CYCLE_WITHOUT_SOURCE = "CYCLE_WITHOUT_SOURCE"
     OUT_OF_SCOPE = "OUT_OF_SCOPE"
     SOURCE_NOT_COSTED = "SOURCE_NOT_COSTED"
@@ -38,12 +36,6 @@ WORDS = {
     Code.RETURN_EXCEEDS_RECEIPT: "more goes back than the receipt it refers to has brought",
     Code.RETURN_EXCEEDS_VALUE: "price reductions exceed the value of the opening and the receipts",
     Code.REVERSAL_MISMATCH: "a reversal does not mirror the movement it takes back",
-    Code.CROSS_POOL_TRANSFER: (
-        "a transfer leaves its cost pool; transfers between pools cannot be costed by this run"
-    ),
-    Code.CROSS_POOL_RETURN: (
-        "a sale comes back into another cost pool; this run cannot cost returns between pools"
-    ),
     Code.CYCLE_WITHOUT_SOURCE: (
         "goods go round between cost pools into which none ever came from outside"
     ),
