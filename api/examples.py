@@ -8,6 +8,7 @@ members, and that the requests are accepted.
 from collections.abc import Mapping
 from typing import Any
 
+from api.cost_examples import COST_ANSWERS, FILE_ID, RUN_ID
 from api.example_bodies import (
     ACT,
     APPROVAL,
@@ -107,6 +108,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "DELETE /v1/limits": {"200": LIMIT_SET | {"max_running": None}},
     "GET /v1/costing-methods": {"200": METHODS},
     "PUT /v1/costing-methods": {"200": METHOD_DECIDED},
+    **COST_ANSWERS,
     "GET /v1/workers": {"200": {"workers": [WORKER]}},
     "POST /v1/approvals": {"201": APPROVAL},
     "GET /v1/audit": {"200": {"acts": [ACT], "next_cursor": None}},
@@ -125,6 +127,10 @@ PARAMETERS: Mapping[str, Any] = {
     "job_id": JOB_ID,
     "group_id": GROUP_ID,
     "group": GROUP_ID,
+    "run_id": RUN_ID,
+    "file_id": FILE_ID,
+    "item": "A",
+    "period": "2026-01",
     "queue": "default",
     "period": "2026-01",
     "state": "running",

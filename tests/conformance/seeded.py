@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.access import Role
 from shared.database import open_engine
 from tests.conformance.world import KINDS, in_a_thread
+from tests.cost_run_rows import seed_places, sold, write_file, write_run
 from tests.factories import execute, offer_slots
 from tests.fleet import Fleet
 from tests.protocol.api.app import note, post
@@ -25,6 +26,9 @@ SEED_SAMPLE = """
     INSERT INTO books.companies (code, name) VALUES ('SAMPLE', 'Sample');
     INSERT INTO books.brands (company, code, name)
     VALUES ('SAMPLE', 'LUA', 'Lúa'), ('SAMPLE', 'NHA', 'Nhà')"""
+ITEM_OF_EXAMPLES = """
+    INSERT INTO books.items (company, code, name, base_uom)
+    VALUES ('SAMPLE', 'LUA0001', 'Áo', 'cái')"""
 DEAD_MESSAGES = """
     INSERT INTO chot.dead_messages (queue, message_id, body, attributes, reason, receive_count)
     SELECT 'default', 'm' || n, CASE WHEN n = 1 THEN '\\xff'::bytea ELSE 'hello'::bytea END, '{}',
@@ -48,6 +52,9 @@ class Seeded:
     url: str
     key: str = ""
     approver: str = ""
+    run: int = 0
+    preview: int = 0
+    file: str = ""
     jobs: dict[str, str] = field(default_factory=dict)
 
     def client(self) -> httpx.AsyncClient:
@@ -93,9 +100,32 @@ async def _fill(seeded: Seeded) -> None:
         async with seeded.client() as client:
             for state in STATES:
                 seeded.jobs[state] = await job_in(client, app, state)
+        await _fill_books(owner, seeded)
     finally:
         await owner.dispose()
         await app.dispose()
+
+
+async def _fill_books(owner: AsyncEngine, seeded: Seeded) -> None:
+    """A cost run with results and an error, a preview, and a file."""
+    await seed_places(owner, cents=False)
+    await execute(owner, ITEM_OF_EXAMPLES)
+    error = {
+        "brand": "LUA",
+        "item": "=B",
+        "number": 1,
+        "pool": "LUA",
+        "code": "MISSING_COST",
+        "detail": "goods come in and nothing tells what they cost",
+        "movement_ids": [],
+    }
+    pools = [sold("LUA", "LUA"), sold("NHA", "NHA")]
+    seeded.run = await write_run(owner, pools, company="SAMPLE", errors=[error])
+    change = {"brand": "LUA", "item": "A", "account": "632", "before": 1, "after": 2}
+    seeded.preview = await write_run(
+        owner, company="SAMPLE", status="previewed", differences=[change]
+    )
+    seeded.file = str(await write_file(owner, b"Brand,Item\r\n", company="SAMPLE"))
 
 
 async def job_in(client: httpx.AsyncClient, engine: AsyncEngine, state: str) -> str:

@@ -10,6 +10,7 @@ import httpx
 import jsonschema_rs
 import pytest
 
+from api.cost_examples import FILE_ID, RUN_ID
 from api.example_bodies import APPROVAL_ID, DEAD_ID, GROUP_ID, JOB_ID
 from api.examples import ANSWERS
 from api.idempotency_key import HEADER
@@ -24,6 +25,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 # A job in this state is what the route is for; any other one is shown a pending job.
 REDRIVE = "/v1/jobs/{job_id}/redrive"
 REDRIVE_GROUP = "/v1/groups/{group_id}/redrive"
+DIFFERENCES = "/v1/cost-runs/{run_id}/differences"
 STATE_FOR = {REDRIVE: "dead"}
 REOPEN = "/v1/periods/{period}/reopen"
 PERIOD = """
@@ -130,6 +132,8 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
                 JOB_ID: await job_in(client, engine, STATE_FOR.get(path, "pending")),
                 DEAD_ID: await job_in(client, engine, "dead"),
             }
+            jobs[str(RUN_ID)] = str(seeded.preview if path == DIFFERENCES else seeded.run)
+            jobs[FILE_ID] = seeded.file
             if path == REDRIVE:
                 jobs[APPROVAL_ID] = await approved(client, seeded, jobs[JOB_ID])
             if "group" in path or path == "/v1/jobs":

@@ -49,6 +49,10 @@ def table_of(content: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
 
 
+def workbook(tmp_path: Path, content: bytes) -> Any:
+    return openpyxl.load_workbook(saved(tmp_path / "t.xlsx", content))
+
+
 async def moved(engine: AsyncEngine, doc: str) -> int:
     async with engine.begin() as conn:
         return int((await conn.execute(text(MOVE), {"doc": doc})).scalar_one())
@@ -119,7 +123,7 @@ async def test_a_workbook_has_the_rows_and_what_proves_them(
     run = await whole_run(books)
     result, content = await exports.export(run, format="xlsx", digits=4)
     assert result["file"]["media_type"].endswith("spreadsheetml.sheet")
-    book = openpyxl.load_workbook(saved(tmp_path / "t.xlsx", content))
+    book = workbook(tmp_path, content)
     sheet = book["Results"]
     heads = [cell.value for cell in sheet[1]]
     assert heads == [column.head for column in TABLES["results"].columns]
@@ -154,7 +158,7 @@ async def test_a_brands_export_has_its_rows_and_totals_only(
     assert result["rows"] == 2
     assert await scalar(exports.app, "SELECT brand FROM chot.files") == "RED"
     _, content = await exports.export(run, brand="RED", format="xlsx")
-    book = openpyxl.load_workbook(saved(tmp_path / "t.xlsx", content))
+    book = workbook(tmp_path, content)
     proof = dict(book[PROOF].iter_rows(values_only=True))
     assert proof["Closing (Tồn cuối kỳ)"] == "60000"
     assert not any(name.startswith("I3") for name in proof)
@@ -352,7 +356,7 @@ async def test_a_stored_chunk_is_never_changed_and_only_app_writes_any(
         (read_engine, "DELETE FROM chot.file_chunks"),
         (read_engine, "UPDATE chot.files SET state = 'building'"),
     ):
-        with pytest.raises(Exception, match="permission denied|read-only transaction"):
+        with pytest.raises(Exception, match=r"permission denied|read-only transaction"):
             await execute(engine, statement)
     for changes in ("sha256 = NULL", "size = NULL", "state = 'building'", "chunks = -1"):
         with pytest.raises(Exception, match="check constraint"):
