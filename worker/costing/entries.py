@@ -266,7 +266,7 @@ class _Reader:
             return _known(movement, pool, movement.value)
         value, unknown = movement.value or 0, []
         for source in movement.sources:
-            if source in self.together:
+            if source in self.together and source not in self.cancelled:
                 unknown.append(source)
                 continue
             known = self.references.get(source)

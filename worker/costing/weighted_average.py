@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from worker.costing.conservation import assert_conserved, assert_sent_is_received
-from worker.costing.entries import SIGNS, Classified, Role, classify
+from worker.costing.entries import SIGNS, Classified, Role, cancelled_in, classify
 from worker.costing.exact import LARGEST, NO_PRICE
 from worker.costing.movements import ItemStock, Kind, Movement
 from worker.costing.pools import (
@@ -113,8 +113,11 @@ def _failures(stocks: Sequence[ItemStock], problems: Problems) -> dict[str, Answ
 
 
 def _consumed(stocks: Sequence[ItemStock]) -> dict[int, Movement]:
-    movements = (movement for stock in stocks for movement in stock.movements)
-    return {movement.id: movement for movement in movements if movement.kind == Kind.CONSUME}
+    """The consumptions that stand: what is made of one that was taken back has no cost."""
+    consumed = {m.id: m for stock in stocks for m in stock.movements if m.kind == Kind.CONSUME}
+    for number in set().union(*map(cancelled_in, stocks)):
+        consumed.pop(number, None)
+    return consumed
 
 
 def _pools(stock: ItemStock, pool_of: Mapping[str, str], read: Classified) -> list[Pool]:
@@ -128,8 +131,6 @@ def _pools(stock: ItemStock, pool_of: Mapping[str, str], read: Classified) -> li
             known = pools[name] = Pool(stock.item, name, Flow(0, 0), price)
         return known
 
-    for name in stock.last_prices:
-        pool(name)
     for store, qty, value in stock.openings:
         opened = pool(pool_of[store])
         opened.opening = Flow(opened.opening.qty + qty, opened.opening.value + value)

@@ -118,7 +118,8 @@ def test_goods_of_which_no_cost_is_known_do_not_go_out() -> None:
 
 
 def test_a_pool_that_is_empty_still_tells_its_last_known_cost() -> None:
-    costs = costed(stock_of(last_prices={"B": Price(35, 2)}))
+    rows = (moved(1, "issue", 1), moved(2, "issue", 1, reverses=1))
+    costs = costed(stock_of(*rows, last_prices={"B": Price(35, 2)}))
     assert [(p.pool, p.price_num, p.price_den) for p in costs.pools] == [("B", 35, 2)]
     assert costs.pools[0].closing == Flow(0, 0)
 
