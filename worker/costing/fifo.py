@@ -129,8 +129,9 @@ class Layers(Pool):
             self.draw(left, lot, hint)
         return before - self.value
 
-    def add_value(self, value: int) -> None:
+    def add_value(self, value: int, lot: str | None) -> None:
         """Dearer by quantity, cheaper by value, so that no layer falls below nothing."""
+        self.bear(value)
         _spread(value, [layer for layer in self.queue if layer[0]], int(value < 0))
         self.value += value
 
@@ -201,22 +202,22 @@ class Layers(Pool):
 
     def _settle(self, qty: int, value: int) -> tuple[int, int, int]:
         """Cover what is owed from the oldest; what is left of the receipt, and the true-up."""
-        covered = released = 0
+        true_up = 0
         self.last = Price(value, qty)
-        while self.owed and covered < qty:
+        while self.owed and qty:
             part = self.owed[0]
-            taken = min(part[0], qty - covered)
+            taken = min(part[0], qty)
+            cost = half_up(value * taken, qty)
             worth = part[1] if taken == part[0] else half_up(part[1] * taken, part[0])
             part[0] -= taken
             part[1] -= worth
-            covered += taken
-            released += worth
+            qty, value = qty - taken, value - cost
+            self.qty += taken
+            self.value += worth
+            true_up += cost - worth
             if part[0] == 0:
                 self.owed.popleft()
-        cost = half_up(value * covered, qty)
-        self.qty += covered
-        self.value += released
-        return qty - covered, value - cost, cost - released
+        return qty, value, true_up
 
 
 def _spread(value: int, layers: list[Layer], weight: int) -> None:

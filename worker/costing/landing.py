@@ -32,25 +32,20 @@ def land(running: Running, movement: Movement, value: int) -> None:
     place = running.places[movement.store]
     receipt = None if movement.ref is None else running.references.get(movement.ref)
     if receipt is None or receipt.kind not in RECEIVING or receipt.qty == 0:
-        if place.pool.qty <= 0:
-            raise RefusedError(Code.ORPHAN_VALUE)
         joined = value
-        _join(place, joined)
+        _join(place, movement, joined)
     elif running.stock.method == Method.MOVING:
         here = min(max(place.pool.qty, 0), receipt.qty)
         joined = half_up(value * here, receipt.qty)
-        if joined:
-            _join(place, joined)
+        _join(place, movement, joined)
     else:
         joined = _over_layers(running, movement, value, receipt)
     place.flows[VARIANCE] += value - joined
     running.note(Line(movement.id, joined, value - joined, None, 0))
 
 
-def _join(place: Place, value: int) -> None:
-    if place.pool.value + value < 0:
-        raise RefusedError(Code.RETURN_EXCEEDS_VALUE)
-    place.pool.add_value(value)
+def _join(place: Place, movement: Movement, value: int) -> None:
+    place.pool.add_value(value, movement.lot)
     place.flows[RECEIPT + 1] += value
 
 

@@ -61,8 +61,9 @@ class MovingAverage(Pool):
         self.value -= out
         return out
 
-    def add_value(self, value: int) -> None:
+    def add_value(self, value: int, lot: str | None) -> None:
         """Dearer or cheaper from now on."""
+        self.bear(value)
         self.value += value
 
     def left_of(self, origin: int) -> int:
@@ -71,7 +72,7 @@ class MovingAverage(Pool):
 
     def add_to(self, origin: int, value: int) -> None:
         """As `add_value`: goods are all alike."""
-        self.add_value(value)
+        self.add_value(value, None)
 
     def open_with(self, qty: int, value: int, origin: int | None, lot: str | None) -> None:
         """Only the sum of the openings matters."""

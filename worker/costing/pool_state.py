@@ -58,8 +58,8 @@ class Pool(ABC):
         """Let goods out at `cost`, what `origin` brought in first; returns the value that left."""
 
     @abstractmethod
-    def add_value(self, value: int) -> None:
-        """Spread value without quantity over the goods that are here; there are some."""
+    def add_value(self, value: int, lot: str | None) -> None:
+        """Spread value without quantity over the goods that are here, or refuse to."""
 
     @abstractmethod
     def left_of(self, origin: int) -> int:
@@ -90,7 +90,14 @@ class Pool(ABC):
         """The price that results show: as `price`; of a pool that owes, what that cost a unit."""
         if self.qty < 0:
             return Price(-self.value, -self.qty)
-        return self.price() or NO_PRICE
+        return Pool.price(self) or NO_PRICE
+
+    def bear(self, value: int) -> None:
+        """Refuse value that no goods can carry, and a reduction of more than they are worth."""
+        if value and self.qty <= 0:
+            raise RefusedError(Code.ORPHAN_VALUE)
+        if self.value + value < 0:
+            raise RefusedError(Code.RETURN_EXCEEDS_VALUE)
 
     def owed_value(self, short: int, qty: int, price: Price | None, hint: int | None) -> int:
         """What goods cost that are not there: at the last known cost, else by the hint."""

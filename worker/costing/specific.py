@@ -28,33 +28,50 @@ class Lots(Pool):
     def receive(self, qty: int, value: int, origin: int | None, lot: str | None) -> int:
         """Into the lot's queue."""
         queue = self._named(lot)
+        owed = queue.qty < 0
         true_up = queue.receive(qty, value, origin, lot)
+        if owed:
+            self.last = queue.last
         self._follow(qty, value - true_up)
         return true_up
 
     def issue(self, qty: int, lot: str | None, hint: int | None) -> int:
         """Out of the lot's queue, whatever else is here."""
-        out = self._sending(lot).issue(qty, lot, hint)
-        self._gone(qty, out, lot)
+        queue, lent = self._sending(lot)
+        out = queue.issue(qty, lot, hint)
+        self._gone(queue, qty, out, lent=lent)
         return out
 
     def draw(self, qty: int, lot: str | None, hint: int | None) -> list[Piece]:
         """Out of the lot's queue, layer by layer."""
-        pieces = self._sending(lot).draw(qty, lot, hint)
-        self._gone(qty, sum(piece[1] for piece in pieces), lot)
+        queue, lent = self._sending(lot)
+        pieces = queue.draw(qty, lot, hint)
+        self._gone(queue, qty, sum(piece[1] for piece in pieces), lent=lent)
         return pieces
 
     def give_back(
         self, qty: int, cost: int, origin: int | None, lot: str | None, hint: int | None
     ) -> int:
         """Out of the lot's queue, the receipt's own layer first."""
-        out = self._sending(lot).give_back(qty, cost, origin, lot, hint)
-        self._gone(qty, out, lot)
+        queue, lent = self._sending(lot)
+        out = queue.give_back(qty, cost, origin, lot, hint)
+        self._gone(queue, qty, out, lent=lent)
         return out
 
-    def add_value(self, value: int) -> None:
-        """Over the lots by quantity; cheaper: by value."""
-        self._spread(value, [q for q in self._in_order() if q.qty > 0], by_value=value < 0)
+    def add_value(self, value: int, lot: str | None) -> None:
+        """To the lot; where none is named over all of them by quantity (cheaper: by value)."""
+        if lot is not None:
+            self._of(lot).add_value(value, lot)
+            self.value += value
+            return
+        self.bear(value)
+        queues = [queue for queue in self._in_order() if queue.qty > 0]
+        weights = [queue.value if value < 0 else queue.qty for queue in queues]
+        before, whole = 0, sum(weights)
+        for queue, weight in zip(queues, weights, strict=True):
+            queue.add_value(share(value, weight, before, whole) if whole else 0, None)
+            before += weight
+        self.value += value
 
     def left_of(self, origin: int) -> int:
         """In whatever lot it lies."""
@@ -84,10 +101,16 @@ class Lots(Pool):
         return self._named(lot).qty
 
     def price(self, lot: str | None = None) -> Price | None:
-        """What the lot costs, else the average of the pool, else the last known cost."""
+        """What the lot costs or has cost, else the average of the lots here, else the last cost."""
         queue = self.queues.get(lot)
         own = queue.price() if queue is not None else None
-        return own if own is not None else super().price()
+        return own if own is not None else self._average()
+
+    def _average(self) -> Price | None:
+        here = [queue for queue in self.queues.values() if queue.qty > 0]
+        if not here:
+            return self.last
+        return Price(sum(queue.value for queue in here), sum(queue.qty for queue in here))
 
     def _named(self, lot: str | None) -> Layers:
         if lot is None:
@@ -101,17 +124,20 @@ class Lots(Pool):
             self.queues[lot] = queue
         return queue
 
-    def _sending(self, lot: str | None) -> Layers:
+    def _sending(self, lot: str | None) -> tuple[Layers, bool]:
+        """The lot's queue; one that has never cost anything is lent what goods cost here."""
         queue = self._named(lot)
-        if queue.qty <= 0 and queue.last is None:
-            queue.last = super().price()
-        return queue
+        lent = queue.qty <= 0 and queue.last is None and self._average() is not None
+        if lent:
+            queue.last = self._average()
+        return queue, lent
 
-    def _gone(self, qty: int, value: int, lot: str | None) -> None:
-        queue = self.queues[lot]
+    def _gone(self, queue: Layers, qty: int, value: int, *, lent: bool) -> None:
+        if lent:
+            queue.last = None
+        elif queue.qty <= 0 < queue.qty + qty or self.last is None:
+            self.last = queue.last
         self.dipped = self.dipped or queue.dipped
-        if self.qty > 0:
-            self.last = Price(self.value, self.qty)
         self._follow(-qty, -value)
 
     def _follow(self, qty: int, value: int) -> None:
@@ -120,11 +146,3 @@ class Lots(Pool):
 
     def _in_order(self) -> list[Layers]:
         return [self.queues[lot] for lot in sorted(self.queues, key=lambda lot: lot or "")]
-
-    def _spread(self, value: int, queues: list[Layers], *, by_value: bool) -> None:
-        weights = [queue.value if by_value else queue.qty for queue in queues]
-        before, whole = 0, sum(weights)
-        for queue, weight in zip(queues, weights, strict=True):
-            queue.add_value(share(value, weight, before, whole) if whole else 0)
-            before += weight
-        self.value += value
