@@ -92,6 +92,23 @@ async def test_a_run_of_one_brand_leaves_what_it_cannot_cost_as_it_was(
     assert await _codes(books, after) == {"A": "OUT_OF_SCOPE"}
 
 
+async def test_goods_that_cross_are_costed_by_the_company(books: Books) -> None:
+    await _stock(books)
+    crossing = await books.move("transfer", 4, to_store="B1", day=date(2026, 1, 7))
+    sale = await books.move("issue", 1, store="B1", day=date(2026, 1, 8))
+    back = await books.move("sales_return", 1, ref=sale, day=date(2026, 1, 9))
+    result = await books.cost(brand=None)
+    assert result["outcome"] == "completed"
+    costs = await books.costs()
+    assert (costs[crossing], costs[sale], costs[back]) == (400, 100, 100)
+    assert await books.closing() == [("B1", 3, 300), ("R1", 7, 700)]
+    rows = await fetch(
+        books.app, "SELECT brand, movement_id FROM books.movement_costs ORDER BY movement_id"
+    )
+    assert [row.brand for row in rows] == ["RED", "RED", "BLUE", "RED"]
+    assert await scalar(books.app, "SELECT bool_and(tied) FROM books.active_results")
+
+
 async def test_brands_that_were_tied_are_not_parted_by_a_run_of_one(books: Books) -> None:
     await _stock(books)
     await books.move("opening", 10, store="B1", value=3000, day=date(2026, 1, 1))

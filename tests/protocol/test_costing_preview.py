@@ -1,6 +1,5 @@
 """A preview computes what a run would, shows the differences, and publishes nothing."""
 
-from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -48,7 +47,7 @@ async def _stock(books: Books, items: str = "AB") -> None:
         await books.move("issue", 4, item=item)
 
 
-async def _booked(books: Books, item: str) -> Mapping[str, int]:
+async def _booked(books: Books, item: str) -> dict[str, int]:
     rows = await fetch(books.app, BOOKED, period=JANUARY, item=item)
     return {row.account: int(row.amount) for row in rows}
 

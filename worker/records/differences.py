@@ -59,11 +59,12 @@ END_PREVIEW = text("""
     UPDATE books.cost_runs SET status = 'previewed', fence = :fence
      WHERE id = :run_id AND status = 'building' AND dry_run""")
 # Of one scope only the latest preview's findings are kept.
-FORGET = """
-    DELETE FROM books.{table} t USING books.cost_runs r
+_OF_EARLIER = """ t USING books.cost_runs r
      WHERE r.id = t.run_id AND r.company = :company AND r.period = :period
        AND r.status = 'previewed' AND r.id <> :run_id
        AND r.brand IS NOT DISTINCT FROM CAST(:brand AS text)"""
+FORGET_DIFFERENCES = text(f"DELETE FROM books.cost_differences {_OF_EARLIER}")
+FORGET_ERRORS = text(f"DELETE FROM books.item_errors {_OF_EARLIER}")
 
 
 async def end_preview(conn: AsyncConnection, run: CostRun, fence: int) -> list[dict[str, Any]]:
@@ -74,8 +75,8 @@ async def end_preview(conn: AsyncConnection, run: CostRun, fence: int) -> list[d
     await conn.execute(STORE_DIFFERENCES, run.binds)
     ended = await conn.execute(END_PREVIEW, {"run_id": run.id, "fence": fence})
     assert ended.rowcount == 1, "only a preview that is being built ends as one"
-    for table in ("cost_differences", "item_errors"):
-        await conn.execute(text(FORGET.format(table=table)), run.binds)
+    for forget in (FORGET_DIFFERENCES, FORGET_ERRORS):
+        await conn.execute(forget, run.binds)
     rows = (await conn.execute(BY_ACCOUNT, {"run_id": run.id})).mappings().all()
     return [dict(row) for row in rows]
 
