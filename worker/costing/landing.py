@@ -30,6 +30,7 @@ def landed_cost(running: Running, movement: Movement) -> None:
 def land(running: Running, movement: Movement, value: int) -> None:
     """Value that comes later than its goods: split, or without known goods all to the pool."""
     place = running.places[movement.store]
+    running.plain = False
     receipt = None if movement.ref is None else running.references.get(movement.ref)
     if receipt is None or receipt.kind not in RECEIVING or receipt.qty == 0:
         joined = value

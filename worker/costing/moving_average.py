@@ -29,11 +29,6 @@ class MovingAverage(Pool):
 
     def issue(self, qty: int, lot: str | None, hint: int | None) -> int:
         """Out at the average; the last unit takes the rest of the value."""
-        if self.policy.unit_cost_digits is not None and 0 < qty <= self.qty:
-            return self._printed(qty, self.policy.unit_cost_digits)
-        return self._leave(qty, hint)
-
-    def _leave(self, qty: int, hint: int | None) -> int:
         have, value = self.qty, self.value
         if qty < have:
             out = (2 * value * qty + have) // (2 * have)
@@ -48,14 +43,14 @@ class MovingAverage(Pool):
 
     def draw(self, qty: int, lot: str | None, hint: int | None) -> list[Piece]:
         """Out at the average; where it came from is not known."""
-        return [(qty, self._leave(qty, hint), None)]
+        return [(qty, MovingAverage.issue(self, qty, lot, hint), None)]
 
     def give_back(
         self, qty: int, cost: int, origin: int | None, lot: str | None, hint: int | None
     ) -> int:
         """Out at the cost as far as the value goes, at the whole value with the last unit."""
         if qty >= self.qty:
-            return self._leave(qty, hint)
+            return MovingAverage.issue(self, qty, lot, hint)
         out = min(cost, self.value)
         self.qty -= qty
         self.value -= out
@@ -107,11 +102,21 @@ class MovingAverage(Pool):
         self.last = Price(value, qty)
         return cost - released
 
-    def _printed(self, qty: int, digits: int) -> int:
+
+class PrintedAverage(MovingAverage):
+    """Sells at the price that a textbook prints; for parity with such examples only."""
+
+    __slots__ = ()
+
+    def issue(self, qty: int, lot: str | None, hint: int | None) -> int:
+        """Out at the rounded price; what an empty pool has left goes to a line beside."""
+        digits = self.policy.unit_cost_digits
+        if digits is None or not 0 < qty <= self.qty:
+            return super().issue(qty, lot, hint)
         price = printed(Price(self.value, self.qty), digits, self.policy)
-        self.last = price
         drained = qty == self.qty
         out = price.of(qty) if drained else min(price.of(qty), self.value)
+        self.last = price
         self.qty -= qty
         self.value -= out
         if drained:

@@ -36,15 +36,17 @@ def pool_result(pool: Pool, places: list[Place]) -> PoolResult:
     """The pool over the period: the sums of its stores, and the state that the replay ended in."""
     sums = _sums(places)
     price = pool.shown()
+    flows = list(map(Flow._make, zip(sums[0:22:2], sums[1:22:2], strict=True)))
+    opening, receipt, gain, back, came, _, issue, usage, returned, went, _ = flows
     return PoolResult(
         pool=pool.name,
-        opening=Flow(sums[OPENING], sums[OPENING + 1]),
-        receipt=Flow(sums[RECEIPT], sums[RECEIPT + 1]),
-        gain=Flow(sums[GAIN], sums[GAIN + 1]),
-        sales_return=Flow(sums[SALES_RETURN], sums[SALES_RETURN + 1]),
-        issue=Flow(sums[ISSUE], sums[ISSUE + 1]),
-        usage=Flow(sums[USAGE], sums[USAGE + 1]),
-        purchase_return=Flow(sums[PURCHASE_RETURN], sums[PURCHASE_RETURN + 1]),
+        opening=opening,
+        receipt=receipt,
+        gain=gain,
+        sales_return=back,
+        issue=issue,
+        usage=usage,
+        purchase_return=returned,
         closing=Flow(pool.qty, pool.value),
         rounding=pool.rounding,
         variance=sums[VARIANCE],
@@ -53,8 +55,8 @@ def pool_result(pool: Pool, places: list[Place]) -> PoolResult:
         pushes=0,
         dipped=pool.dipped,
         true_up=sums[TRUE_UP],
-        transfer_in=Flow(sums[CAME], sums[CAME + 1]),
-        transfer_out=Flow(sums[WENT], sums[WENT + 1]),
+        transfer_in=came,
+        transfer_out=went,
     )
 
 

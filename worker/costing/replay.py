@@ -5,7 +5,6 @@ between pools make no circle. The formulas: `moving_average.py`, `fifo.py`, `spe
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
 
 from worker.costing.exact import LARGEST
 from worker.costing.giving_back import reversal
@@ -17,7 +16,6 @@ from worker.costing.results import (
     Flow,
     ItemCosts,
     ItemFailure,
-    Line,
     Policy,
     PoolResult,
     StoreBalance,
@@ -87,28 +85,29 @@ def _answer(running: Running) -> ItemCosts | ItemFailure:
         return ItemFailure(problems=gathered(running.problems))
     costs = running.results()
     assert len(costs.lines) == len(running.stock.movements), "every movement has its one line"
-    too_large = _too_large(costs)
+    too_large = _too_large(costs, running)
     return ItemFailure(problems=gathered(too_large)) if too_large else costs
 
 
-def _too_large(costs: ItemCosts) -> list[Problem]:
+def _too_large(costs: ItemCosts, running: Running) -> list[Problem]:
     """Numbers that no bigint column holds, where they stand."""
+    if running.is_small():
+        return []
     rows: list[PoolResult | StoreBalance] = [*costs.pools, *costs.stores]
     found = [problem(Code.OVERFLOW, row.pool) for row in rows if _exceeds(row)]
-    lines = costs.lines
-    if lines and max(max(map(abs, map(itemgetter(i), lines))) for i in (1, 2, 4)) > LARGEST:
-        large = tuple(line.movement_id for line in lines if _is_large(line))
-        found.append(problem(Code.OVERFLOW, None, large))
-    return found
-
-
-def _is_large(line: Line) -> bool:
-    return max(abs(line.value), abs(line.variance), abs(line.true_up)) > LARGEST
+    large = tuple(line[0] for line in costs.lines if _beyond([line[1], line[2], line[4]]))
+    return found + ([problem(Code.OVERFLOW, None, large)] if large else [])
 
 
 def _exceeds(row: PoolResult | StoreBalance) -> bool:
-    numbers = [part for part in row if isinstance(part, int)]
+    numbers: list[int] = []
     for part in row:
         if isinstance(part, Flow):
-            numbers.extend(part)
+            numbers += part
+        elif isinstance(part, int):
+            numbers.append(part)
+    return _beyond(numbers)
+
+
+def _beyond(numbers: list[int]) -> bool:
     return max(numbers) > LARGEST or min(numbers) < -LARGEST

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+from worker.costing.exact import LARGEST
 from worker.costing.fifo import Layers
 from worker.costing.movements import RECEIVING, ItemStock, Kind, Method, Movement
-from worker.costing.moving_average import MovingAverage
+from worker.costing.moving_average import MovingAverage, PrintedAverage
 from worker.costing.places import (
     OPENING,
     TRUE_UP,
@@ -30,6 +31,10 @@ _CONSEQUENCES = frozenset(
 )
 
 
+# A quarter of what `Line(…)` takes; a period has a million of them.
+new_line = tuple.__new__
+
+
 class Known:
     """What the movements of items that are replayed together cost, as far as others refer to it."""
 
@@ -41,7 +46,8 @@ class Known:
                     self.wanted.add(movement.ref)
                 if movement.reverses is not None:
                     self.wanted.add(movement.reverses)
-                self.wanted.update(movement.sources)
+                if movement.sources:
+                    self.wanted.update(movement.sources)
         self.costs: dict[int, int] = {}
         self.refused: set[int] = set()
 
@@ -55,11 +61,13 @@ class Running:
         self.stock = stock
         self.pool_of = pool_of
         self.known = known
+        self.plain = not known.wanted  # no line is larger than the sums that it is in
         self.references = stock.references
         self.lines: list[Line] = []
         self.note: Callable[[Line], None] = self._remember if known.wanted else self.lines.append
         self.problems: list[Problem] = []
-        self.origins = {m.id: m for m in stock.movements if m.id in known.wanted}
+        wanted = known.wanted
+        self.origins = {m.id: m for m in stock.movements if m.id in wanted} if wanted else {}
         self.cancelled = _cancelled(stock, self.origins) if known.wanted else set()
         self.landed = self._landed() if known.wanted else {}
         self.brought_back: dict[int, int] = {}
@@ -88,7 +96,7 @@ class Running:
         place.flows[column] += qty
         place.flows[column + 1] += value
         place.flows[TRUE_UP] += true_up
-        self.note(Line(movement.id, value, 0, found, true_up))
+        self.note(new_line(Line, (movement.id, value, 0, found, true_up)))
 
     def left(self, movement: Movement, column: int, value: int, *, cost: int | None = None) -> None:
         """Note that goods have left at a value; what they should have cost beyond is variance."""
@@ -145,6 +153,14 @@ class Running:
             costs.stores.extend(store_balances(result, places))
             costs.layers.extend(layers)
         return costs
+
+    def is_small(self) -> bool:
+        """Whether no number can have left the range of a bigint, which is soon told of most items.
+
+        Lines of a plain item are parts of sums that only grow.
+        """
+        moved = sum(sum(map(abs, place.flows)) for place in self.places.values())
+        return self.plain and 2 * moved < LARGEST and not any(p.dipped for p in self.pools.values())
 
     def _remember(self, line: Line) -> None:
         self.lines.append(line)
@@ -216,7 +232,8 @@ def _maker(
 ) -> Callable[[str], Pool]:
     """How a pool of the item's method is made; it tracks the goods that somebody asks for."""
     if stock.method == Method.MOVING:
-        return lambda name: MovingAverage(name, policy, stock.last_prices.get(name))
+        average = MovingAverage if policy.unit_cost_digits is None else PrintedAverage
+        return lambda name: average(name, policy, stock.last_prices.get(name))
     tracked = _tracked(stock, origins)
     kind = Layers if stock.method == Method.FIFO else Lots
     return lambda name: kind(name, policy, stock.last_prices.get(name), tracked)

@@ -19,7 +19,7 @@ from worker.costing.places import (
 from worker.costing.pool_state import RefusedError
 from worker.costing.problems import Code
 from worker.costing.results import Line
-from worker.costing.running import Running
+from worker.costing.running import Running, new_line
 
 
 def opening(running: Running, movement: Movement) -> None:
@@ -48,12 +48,20 @@ def produce(running: Running, movement: Movement) -> None:
 
 def issue(running: Running, movement: Movement) -> None:
     """Goods sold: cost of sales."""
-    _send(running, movement, ISSUE)
+    place, qty = running.places[movement.store], movement.qty
+    value = place.pool.issue(qty, movement.lot, movement.value)
+    flows = place.flows
+    flows[ISSUE] += qty
+    flows[ISSUE + 1] += value
+    running.note(new_line(Line, (movement.id, value, 0, None, 0)))
 
 
 def use(running: Running, movement: Movement) -> None:
     """Goods consumed or written off."""
-    _send(running, movement, USAGE)
+    place = running.places[movement.store]
+    value = place.pool.issue(movement.qty, movement.lot, movement.value)
+    place.add(USAGE, movement.qty, value)
+    running.note(Line(movement.id, value, 0, None, 0))
 
 
 def adjust_in(running: Running, movement: Movement) -> None:
@@ -86,7 +94,7 @@ def transfer(running: Running, movement: Movement) -> None:
         source.add(WENT, movement.qty, value)
         target.add(CAME, movement.qty, value)
         target.flows[TRUE_UP] += true_up
-    running.note(Line(movement.id, value, 0, None, true_up))
+    running.note(new_line(Line, (movement.id, value, 0, None, true_up)))
 
 
 def cancelled(running: Running, movement: Movement) -> None:
@@ -117,15 +125,6 @@ STEPS = {
     Kind.ADJUST_OUT.value: use,
     Kind.COUNT.value: count,
 }
-
-
-def _send(running: Running, movement: Movement, column: int) -> None:
-    place, qty = running.places[movement.store], movement.qty
-    value = place.pool.issue(qty, movement.lot, movement.value)
-    flows = place.flows
-    flows[column] += qty
-    flows[column + 1] += value
-    running.note(Line(movement.id, value, 0, None, 0))
 
 
 def _source(running: Running, source: int) -> int:
