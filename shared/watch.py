@@ -11,11 +11,13 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.jobs.states import CLAIMABLE_PARTS
 from shared.jobs.stops import books_frozen, kind_paused
 from shared.limits import Limits
 from shared.logs import alert, log
 
-# What an operator has stopped starves by his will.
+# What an operator has stopped starves by his will; what waits for its group waits for work, not in
+# vain.
 READ_DUE = text(f"""
     SELECT q.name AS queue, oldest.seconds
       FROM chot.queues q, LATERAL (
@@ -24,6 +26,7 @@ READ_DUE = text(f"""
              FROM chot.jobs j
             WHERE j.queue = q.name AND j.state = 'pending'
               AND NOT {kind_paused("j")} AND NOT {books_frozen("j")}
+              AND {CLAIMABLE_PARTS["joined"]}
             ORDER BY j.available_at LIMIT 1) AS oldest
      WHERE NOT q.paused AND oldest.seconds > :due_seconds ORDER BY q.name""")
 

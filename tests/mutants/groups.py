@@ -98,6 +98,11 @@ MUTANTS = (
             "interruptions = j.interruptions + 0",
         ),
         f"{SELF}::test_waiting_is_never_charged",
+        also={
+            f"{SELF}::test_a_job_waits_for_what_it_has_spawned_and_goes_on_once": (
+                "it reads the whole row of a job that waits"
+            )
+        },
     ),
     mutant(
         "a job of an internal kind is submitted",

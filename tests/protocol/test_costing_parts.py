@@ -319,6 +319,32 @@ async def test_what_changed_while_the_parts_worked_is_costed_by_the_run_itself(
     assert (await crew.cost(parts=1))["checksum"] == result["checksum"]
 
 
+async def test_a_run_is_shared_once_however_often_its_own_job_begins_again(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left when its worker dies after the parts is its own work."""
+    job_id, _ = await split(crew)
+    assert await crew.step()
+    for item in ("I03", "I04"):
+        await crew.books.move("receipt", 5, item=item, value=500)
+    write = costing_chunks._write
+    died: list[bool] = []
+
+    async def dies(*arguments: Any, **named: Any) -> None:
+        await write(*arguments, **named)
+        if named["share"] is None and not died:
+            died.append(True)
+            await crew.die()
+
+    monkeypatch.setattr(costing_chunks, "_write", dies)
+    await crew.work()
+    assert died
+    result = await crew.books.result(job_id)
+    assert await scalar(crew.books.app, "SELECT count(*) FROM chot.groups") == 1
+    monkeypatch.undo()
+    assert (await crew.cost(parts=1))["checksum"] == result["checksum"]
+
+
 async def test_a_preview_is_shared_as_a_run_is(crew: Crew) -> None:
     """And publishes nothing."""
     plain = await crew.cost(kind="costing.preview", parts=1)
