@@ -117,7 +117,7 @@ RESULT: dict[str, Any] = {
     "stale": False,
 }
 PLACE = {"company": "SAMPLE", "period": "2026-01"}
-RESULTS = PLACE | {"currency_digits": 0, "results": [RESULT], "next_cursor": CURSOR}
+RESULTS: dict[str, Any] = PLACE | {"currency_digits": 0, "results": [RESULT], "next_cursor": CURSOR}
 COSTS = RESULTS | {"items": {"total": 20_000, "failed": 2, "stale": 0}}
 ERROR: dict[str, Any] = {
     "brand": "LUA",

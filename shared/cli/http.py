@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 from urllib.parse import quote
 
 import httpx
@@ -112,6 +112,33 @@ class Api:
         """Take away; parameters that are None are left out."""
         given = {name: value for name, value in params.items() if value is not None}
         return self._ask(self._client.build_request("DELETE", path, params=given))
+
+    def download(self, path: str, target: BinaryIO) -> None:
+        """The whole content of a file into `target`, from its beginning at each try.
+
+        One that breaks off is asked for again for `retry_for` seconds after its last bytes.
+        """
+        patience = Patience(self._retry_for)
+        while True:
+            target.seek(0)
+            target.truncate()
+            outcome: Outcome
+            try:
+                with self._client.stream("GET", path) as answer:
+                    if answer.is_success:
+                        for part in answer.iter_bytes():
+                            target.write(part)
+                            patience = Patience(self._retry_for)
+                        return
+                    answer.read()
+                    outcome = answer
+            except httpx.TransportError as error:
+                outcome = error
+            wait = patience.wait_after(outcome)
+            if wait is None:
+                self._settle(outcome, patience.tries)
+                return
+            time.sleep(wait)
 
     def _ask(self, request: httpx.Request, within: float | None = None) -> Answer:
         patience = Patience(self._retry_for if within is None else min(self._retry_for, within))

@@ -21,6 +21,8 @@ NEXT_OF_TYPE = {
     "queue-not-found": "`chot queues` shows the queues there are.",
     "group-not-found": "`chot group open` answers the id of a group; this key may not see it.",
     "period-not-found": "`chot periods --company …` shows the periods there are.",
+    "cost-run-not-found": "`chot cost-runs list --company …` shows the runs there are.",
+    "cost-run-gone": "`chot costs` shows what holds now, `chot cost-runs list` the runs.",
     "kind-not-found": "`chot kinds` shows the kinds there are.",
     "not-found": "Is CHOT_API_URL the address of a Chốt api of this version, without /v1?",
     "approval-required": "",  # says it itself

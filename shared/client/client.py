@@ -17,6 +17,7 @@ from uuid import UUID
 import httpx
 
 from shared.client.address import checked_token, checked_url
+from shared.client.costs import Costs
 from shared.client.errors import (
     ApiError,
     NotDead,
@@ -54,10 +55,10 @@ PAGE = 200
 class ChotClient:
     """The api at `url` for the bearer of `token`.
 
-    `groups` has the calls on groups, `periods` those on periods. `deadline` bounds every call with
-    all its tries, `timeout` one try (seconds). Errors are those of shared/client/errors.py. One
-    client may serve any number of tasks. ValueError, at once, for a `url` or a `token` of which no
-    request can be made.
+    `groups` has the calls on groups, `periods` those on periods, `costs` those on cost runs and
+    files. `deadline` bounds every call with all its tries, `timeout` one try (seconds). Errors are
+    those of shared/client/errors.py. One client may serve any number of tasks. ValueError, at once,
+    for a `url` or a `token` of which no request can be made.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class ChotClient:
         self._deadline = deadline
         self.groups = Groups(self._ask, deadline)
         self.periods = Periods(self._ask, deadline)
+        self.costs = Costs(self._ask, self._file, deadline)
         self._timeout = timeout
         self._http = httpx.AsyncClient(
             base_url=_named("url", checked_url, url), headers=headers, timeout=timeout
@@ -223,6 +225,11 @@ class ChotClient:
         timeout = httpx.Timeout(self._timeout, read=STREAM_SILENCE_SECONDS)
         path = f"{job_path(job_id)}/events"
         async with self._http.stream("GET", path, headers=headers, timeout=timeout) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def _file(self, path: str) -> AsyncIterator[httpx.Response]:
+        async with self._http.stream("GET", path, headers={"Accept": "*/*"}) as answer:
             yield answer
 
     async def why(self, job_id: UUID | str) -> Why:

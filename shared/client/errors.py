@@ -97,7 +97,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: the job's state says no."""
+    """409, 410: the state of what was asked for says no."""
 
 
 class Refused(ApiError):
@@ -148,6 +148,14 @@ class PeriodNotFound(NotFound):
     """The company has no such period, or it is not this account's."""
 
 
+class CostRunNotFound(NotFound):
+    """No cost run of this number, or not this account's to see."""
+
+
+class FileNotFound(NotFound):
+    """No file of this id: it has been removed, or is not this account's."""
+
+
 class KindNotFound(NotFound):
     """No kind has this name."""
 
@@ -186,6 +194,18 @@ class PeriodState(Conflict):
 
 class LaterPeriodClosed(Conflict):
     """Reopening of a period before the latest closed one; `more` names the later `periods`."""
+
+
+class CostRunBuilding(Conflict):
+    """The cost run has no rows yet; `more` has its `job`."""
+
+
+class CostRunGone(Conflict):
+    """410: the cost run's rows are there no more; `more` has `speaking` and `costs`."""
+
+
+class NotAPreview(Conflict):
+    """Only a preview has differences."""
 
 
 class NotDead(Conflict):
@@ -240,6 +260,11 @@ TYPES: Mapping[str, type[ApiError]] = {
     "approval-required": ApprovalRequired,
     "job-not-found": JobNotFound,
     "queue-not-found": QueueNotFound,
+    "cost-run-not-found": CostRunNotFound,
+    "file-not-found": FileNotFound,
+    "cost-run-building": CostRunBuilding,
+    "cost-run-gone": CostRunGone,
+    "not-a-preview": NotAPreview,
     "kind-not-found": KindNotFound,
     "group-not-found": GroupNotFound,
     "period-not-found": PeriodNotFound,
@@ -269,6 +294,7 @@ STATUSES: Mapping[int, type[ApiError]] = {
     403: NotAllowed,
     404: NotFound,
     409: Conflict,
+    410: Conflict,
     422: Refused,
     429: Limited,
 }
