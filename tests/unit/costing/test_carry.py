@@ -1,0 +1,87 @@
+"""What a period opens with under other pools than the last, and the digest that tells."""
+
+from datetime import date
+
+from worker.costing.carry import EMPTY, FAILED, carried, digest_of
+from worker.costing.exact import Price
+from worker.costing.movements import Method, Opening, OpeningLayer
+from worker.costing.units import Layout, State, Stock
+
+JANUARY = date(2026, 1, 5)
+
+
+def stock(*states: tuple[str, State], method: str = Method.FIFO) -> Stock:
+    """An item of these brands that did not move."""
+    brands, opened = zip(*states, strict=True)
+    return Stock("A", method, brands, opened, [], {}, None)
+
+
+def layout(**pools: str) -> Layout:
+    """Stores R1 … of RED and B1 of BLUE in these pools."""
+    brand_of = {store: "BLUE" if store == "B1" else "RED" for store in pools}
+    return Layout(brand_of, pools)
+
+
+def test_layers_of_a_pool_that_stays_keep_their_order_and_their_days() -> None:
+    layers = [("RED", None, 2, 30, 9, JANUARY), ("RED", None, 1, 5, 4, None)]
+    state = State([("R1", "RED", 3, 35)], layers)
+    opened = carried(stock(("RED", state)), layout(R1="RED/RED"))
+    assert opened.openings == (Opening("R1", 3, 35),)
+    assert opened.layers == (
+        OpeningLayer("RED/RED", None, 2, 30, 9),
+        OpeningLayer("RED/RED", None, 1, 5, 4),
+    )
+    assert opened.received == {9: JANUARY}
+
+
+def test_goods_of_another_method_are_one_layer_a_pool() -> None:
+    state = State([("R1", "RED", 3, 30), ("R2", "RED", 1, 10)])
+    opened = carried(stock(("RED", state)), layout(R1="RED/RED", R2="RED/RED"))
+    assert opened.layers == (OpeningLayer("RED/RED", None, 4, 40, None),)
+
+
+def test_layers_of_a_pool_that_brands_share_are_taken_once() -> None:
+    layers = [("/*", None, 5, 50, 9, JANUARY)]
+    red = State([("R1", "/*", 3, 30)], layers)
+    blue = State([("B1", "/*", 2, 20)], layers)
+    shared = carried(stock(("RED", red), ("BLUE", blue)), layout(R1="/*", B1="/*"))
+    assert shared.layers == (OpeningLayer("/*", None, 5, 50, 9),)
+    parted = carried(stock(("RED", red), ("BLUE", blue)), layout(R1="RED/RED", B1="BLUE/BLUE"))
+    assert parted.layers == (
+        OpeningLayer("BLUE/BLUE", None, 2, 20, None),
+        OpeningLayer("RED/RED", None, 3, 30, None),
+    )
+    alone = carried(stock(("RED", red)), layout(R1="RED/RED"))
+    assert alone.layers == (OpeningLayer("RED/RED", None, 3, 30, None),)
+
+
+def test_a_pool_that_is_new_takes_the_last_price_of_the_one_its_stores_were_in() -> None:
+    state = State([("R1", "RED", 0, 0)], prices=[("RED", 7, 2)])
+    opened = carried(stock(("RED", state)), layout(R1="RED/outlet"))
+    assert opened.last_prices == {"RED/RED": Price(7, 2), "RED/outlet": Price(7, 2)}
+
+
+def test_goods_that_are_owed_make_no_layer() -> None:
+    state = State([("R1", "RED", -3, -30)])
+    opened = carried(stock(("RED", state)), layout(R1="RED/RED"))
+    assert (opened.openings, opened.layers) == ((Opening("R1", -3, -30),), ())
+
+
+def test_the_digest_is_of_what_counts_and_of_nothing_else() -> None:
+    state = State([("R1", "RED", 3, 30)], [("RED", None, 3, 30, 9, JANUARY)])
+    empty_store = State([("R2", "RED", 0, 0), *state.balances], state.layers)
+    assert digest_of(state) == digest_of(empty_store)
+    assert digest_of(State(prices=[("RED", 10, 4)])) == digest_of(State(prices=[("RED", 5, 2)]))
+    others = {
+        digest_of(each)
+        for each in (
+            state,
+            State([("R1", "RED", 3, 31)], state.layers),
+            State(state.balances, [("RED", None, 3, 30, 8, JANUARY)]),
+            State(state.balances, [("RED", "L", 3, 30, 9, JANUARY)]),
+            State(state.balances),
+            State(prices=[("RED", 5, 2)]),
+        )
+    }
+    assert len(others | {EMPTY, FAILED}) == 8
+    assert digest_of(None) == FAILED
