@@ -1,10 +1,14 @@
-"""The peak memory of a process and of all that it starts, by the kernel's own high-water marks."""
+"""What a process and all that it starts take: peak memory and CPU, by the kernel's own counts."""
 
+import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 LOOK_SECONDS = 0.05
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,7 @@ class MemoryWatch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, name="memory", daemon=True)
 
-    def __enter__(self) -> "MemoryWatch":
+    def __enter__(self) -> Self:
         # The mark of before this run must not count for it.
         (Path("/proc") / str(self._pid) / "clear_refs").write_text("5")
         self._thread.start()
@@ -38,9 +42,9 @@ class MemoryWatch:
     def _look(self) -> None:
         process = largest = together = 0
         while not self._stop.wait(LOOK_SECONDS):
-            own, marks = _memory(self._pid)
-            children = [_memory(pid) for pid in _children(self._pid)]
-            process = max(process, marks)
+            own, mark = _memory(self._pid)
+            children = [_memory(pid) for pid in children_of(self._pid)]
+            process = max(process, mark)
             largest = max([largest, *(mark for _, mark in children)])
             together = max(together, own + sum(now for now, _ in children))
             self.peaks = Peaks(
@@ -48,17 +52,30 @@ class MemoryWatch:
             )
 
 
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
+def children_of(pid: int) -> Iterator[int]:
+    """Everything that a process has started and that still runs."""
     for task in (Path("/proc") / str(pid) / "task").glob("*/children"):
         try:
             direct = [int(child) for child in task.read_text().split()]
         except OSError:
             continue
-        found += direct
         for child in direct:
-            found += _children(child)
-    return found
+            yield child
+            yield from children_of(child)
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU that a process, its running children and those that it has buried have taken."""
+    return _cpu(pid) + sum(_cpu(child) for child in children_of(pid))
+
+
+def _cpu(pid: int) -> float:
+    try:
+        stat = (Path("/proc") / str(pid) / "stat").read_text()
+    except OSError:
+        return 0.0
+    # After the name, which may hold spaces: utime, stime, cutime and cstime.
+    return sum(int(field) for field in stat.rpartition(")")[2].split()[11:15]) / TICKS
 
 
 def _memory(pid: int) -> tuple[int, int]:
@@ -68,4 +85,6 @@ def _memory(pid: int) -> tuple[int, int]:
     except OSError:
         return 0, 0
     sizes = dict(line.split(":", 1) for line in lines if line.startswith(("VmRSS", "VmHWM")))
-    return tuple(int(sizes.get(name, "0 kB").split()[0]) for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]  # two names, two numbers
+    if len(sizes) < 2:
+        return 0, 0
+    return int(sizes["VmRSS"].split()[0]), int(sizes["VmHWM"].split()[0])

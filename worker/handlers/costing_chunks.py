@@ -1,5 +1,12 @@
-"""The work of a run, chunk by chunk: all of it by the run's job, or a part by one of its own."""
+"""The work of a run, chunk by chunk: all of it by the run's job, or a part by one of its own.
 
+While one chunk is written, the next is computed by the child process and the one after it is read:
+never more than these three are held, and chunks are committed in their order.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -8,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from worker.context import JobContext
 from worker.costing.chunk import ChunkResults, cost_chunk
 from worker.costing.results import Negative, Policy, ResiduePolicy
+from worker.costing.units import Unit
 from worker.fence import FencedTransaction
 from worker.records.cost_results import write_results
 from worker.records.cost_runs import CostRun
@@ -36,6 +44,14 @@ class Share:
             raise RunOverError
 
 
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Whole families, and everything they are costed from."""
+
+    pending: list[PendingItem]
+    units: list[Unit]
+
+
 async def cost_pending(
     context: JobContext, run: CostRun, chunk_movements: int, share: Share | None = None
 ) -> Tally:
@@ -44,25 +60,55 @@ async def cost_pending(
     With a share only those of its part, and RunOverError once the run is over. Answers how much is
     done, of the part or of all.
     """
-    policy = Policy(residue=ResiduePolicy(run.residue_policy), negative=Negative(run.negative))
     part = None if share is None else share.part
-    after = ""
     async with context.read() as conn:
         tally = await count_done(conn, run, part)
-    while True:
+    async with aclosing(_computed(context, run, chunk_movements, part)) as chunks:
+        async for pending, results in chunks:
+            await _write(context, run, pending, results, tally, share=share)
+            context.yield_if_asked()
+    return tally
+
+
+async def _computed(
+    context: JobContext, run: CostRun, chunk_movements: int, part: int | None
+) -> AsyncGenerator[tuple[list[PendingItem], ChunkResults], None]:
+    """Chunks in their order, each with the next two under way; closing it ends these."""
+
+    async def read(after: str) -> _Chunk | None:
         async with context.read() as conn:
             pending = await next_items(conn, run, after, chunk_movements, part)
-            units = await load_units(conn, run, pending) if pending else []
-        if not pending:
-            return tally
-        movements = sum(item.movements for item in pending)
-        if movements >= OFFLOAD_FROM:
-            results = await context.offload(cost_chunk, units, run.layout, policy)
-        else:
-            results = cost_chunk(units, run.layout, policy)
-        await _write(context, run, pending, results, tally, share=share)
-        after = pending[-1].family
-        context.yield_if_asked()
+            return _Chunk(pending, await load_units(conn, run, pending)) if pending else None
+
+    policy = Policy(residue=ResiduePolicy(run.residue_policy), negative=Negative(run.negative))
+    reading = asyncio.create_task(read(""), name="read a chunk")
+    computing: asyncio.Task[ChunkResults] | None = None
+    before: list[PendingItem] = []
+    try:
+        while (chunk := await reading) is not None or computing is not None:
+            computed, pending = computing, before
+            if chunk is None:
+                computing = None
+            else:
+                before = chunk.pending
+                reading = asyncio.create_task(read(before[-1].family), name="read a chunk")
+                compute = _compute(context, chunk, run, policy)
+                computing = asyncio.create_task(compute, name="compute a chunk")
+            if computed is not None:
+                yield pending, await computed
+    finally:
+        under_way = [task for task in (reading, computing) if task is not None]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+
+async def _compute(
+    context: JobContext, chunk: _Chunk, run: CostRun, policy: Policy
+) -> ChunkResults:
+    if sum(item.movements for item in chunk.pending) >= OFFLOAD_FROM:
+        return await context.offload(cost_chunk, chunk.units, run.layout, policy)
+    return cost_chunk(chunk.units, run.layout, policy)
 
 
 async def _write(
