@@ -1,6 +1,6 @@
 """All planted bugs, in the order of docs/mutants.md."""
 
-from tests.mutants import groups, locking, order, ownership, work
+from tests.mutants import groups, locking, order, ownership, replays, work
 
 MUTANTS = (
     *ownership.MUTANTS,
@@ -8,4 +8,5 @@ MUTANTS = (
     *order.MUTANTS,
     *locking.MUTANTS,
     *groups.MUTANTS,
+    *replays.MUTANTS,
 )
