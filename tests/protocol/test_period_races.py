@@ -15,9 +15,23 @@ from shared.errors import PermanentError
 from shared.periods import LaterClosed, PeriodKey, reopen
 from shared.types import JobId
 from tests.costing_books import FEBRUARY, JANUARY, Books, open_books
-from tests.factories import eventually, execute, fetch, scalar
-from tests.period_books import after, ask, attempt, close, events, over, status, without_locks
+from tests.factories import autocommit, eventually, execute, fetch, scalar
+from tests.period_books import (
+    CLOSER,
+    after,
+    ask,
+    attempt,
+    claimed,
+    close,
+    events,
+    over,
+    status,
+    without_locks,
+)
+from worker.claim import claim_jobs
 from worker.handlers import costing, periods
+from worker.handlers.costing import run_costing
+from worker.handlers.periods import close_period
 from worker.records.activation import activate
 from worker.records.periods import count_closed
 
@@ -311,3 +325,19 @@ async def _refused_by_order(books: Books, statement: str) -> None:
     with pytest.raises(DBAPIError, match="PERIOD_ORDER") as error:
         await execute(books.app, statement)
     assert sqlstate_of(error.value) == ORDER
+
+
+async def test_by_its_locks_a_close_waits_for_a_run_and_a_run_for_a_close(books: Books) -> None:
+    """Neither holds a slot; a run of February runs meanwhile."""
+    await books.cost(brand=None)
+    context, payload = await books.claimed(await books.submit(brand="RED"))
+    job_id = await ask(books.app)
+    assert await claim_jobs(autocommit(books.app), CLOSER, [job_id], wait=True) == []
+    await run_costing(context, payload)
+    closing, close_payload = await claimed(books, job_id)
+    run = await books.submit(brand="RED")
+    with pytest.raises(ValueError, match="expected 1, got 0"):
+        await books.attempt(run)
+    await books.cost(FEBRUARY, brand=None)
+    with pytest.raises(PermanentError, match="ACTIVE_JOBS"):
+        await close_period(closing, close_payload)
