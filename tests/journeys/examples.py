@@ -15,6 +15,7 @@ import httpx
 
 from dev.stack_cli import SAMPLE_MOVEMENTS
 from tests.factories import eventually
+from tests.journeys.cost_examples import COST_STEPS
 from tests.journeys.example_step import AUTH, TYPED, Step
 from tests.journeys.group_examples import GROUP_STEPS
 from tests.journeys.period_examples import PERIOD_STEPS
@@ -28,6 +29,7 @@ items and movements, amounts and checksums are other ones for you, as are ids, i
 `/docs` of a running api describes every member, [http.md](http.md) what clients may rely on. Each command but those of health sends `-H "Authorization: Bearer $CHOT_TOKEN"`.
 """
 SHOWN_HEADERS = ("location", "retry-after", "idempotency-replayed", "content-type")
+FILE_HEADERS = ("content-length", "content-disposition", "etag")  # of files only
 
 
 JANUARY = (
@@ -248,6 +250,7 @@ STEPS: tuple[Step, ...] = (
         says="How it is costed, and who decided it.",
         command=f'curl "$CHOT_API_URL/v1/costing-methods?company=SAMPLE&item=LUA0001" {AUTH}',
     ),
+    *COST_STEPS,
     *GROUP_STEPS,
     *PERIOD_STEPS,
     Step(
@@ -330,6 +333,8 @@ async def _run(
             headers[name] = value
         elif word == "-d":
             body = words.pop(0)
+        elif word == "-I":
+            method = "HEAD"
         elif word == "--retry":
             words.pop(0)
         elif word not in {"-N", "-f", "--retry-all-errors"}:
@@ -361,11 +366,8 @@ def _section(step: Step, answer: httpx.Response) -> str:
 
 def _shown(step: Step, answer: httpx.Response) -> str:
     lines = [f"HTTP {answer.status_code}"]
-    lines += [
-        f"{name.title()}: {answer.headers[name]}"
-        for name in SHOWN_HEADERS
-        if name in answer.headers
-    ]
+    names = (*SHOWN_HEADERS, *(FILE_HEADERS if FILE_HEADERS[1] in answer.headers else ()))
+    lines += [f"{name.title()}: {answer.headers[name]}" for name in names if name in answer.headers]
     if "json" in answer.headers["content-type"]:
         body = json.dumps(answer.json(), ensure_ascii=False, indent=2)
     else:
@@ -387,6 +389,9 @@ VOLATILE = (
     (re.compile(r"(?m)^(Retry-After: |retry: |id: ).*"), r"\1VALUE"),
     (re.compile(r"\d+\.\d+ s|in \d+ days"), "SPAN"),
     (re.compile(r"\w+\.py:\d+"), "PLACE"),
+    (re.compile(r"/v1/cost-runs/\d+"), "/v1/cost-runs/NUMBER"),
+    (re.compile(r"-run\d+-"), "-runN-"),
+    (re.compile(r'("snapshot": ").*"'), r"\1SNAPSHOT\""),
     (re.compile(r'("(id|run_id)": )"?\d+"?'), r"\1NUMBER"),
     (re.compile(r'("(free_slots|working|window_\w+|ahead\w*|staged|running)": )\d+'), r"\1NUMBER"),
 )

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import Any
 from uuid import UUID
 
@@ -97,4 +98,4 @@ async def finish_file(conn: AsyncConnection, file: FileBeingWritten, *, keep: fl
         "keep": keep,
     }
     expires_at = (await conn.execute(FINISH, binds)).scalar_one()
-    return str(expires_at.isoformat())
+    return str(expires_at.astimezone(UTC).isoformat()).replace("+00:00", "Z")
