@@ -1,6 +1,6 @@
 """All planted bugs, in the order of docs/mutants.md."""
 
-from tests.mutants import groups, locking, order, ownership, replays, work
+from tests.mutants import averages, groups, locking, order, ownership, replays, work
 
 MUTANTS = (
     *ownership.MUTANTS,
@@ -9,4 +9,5 @@ MUTANTS = (
     *locking.MUTANTS,
     *groups.MUTANTS,
     *replays.MUTANTS,
+    *averages.MUTANTS,
 )
