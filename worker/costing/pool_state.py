@@ -11,12 +11,16 @@ Piece = tuple[int, int, int | None]
 
 
 class RefusedError(Exception):
-    """A movement that cannot be costed; the replay makes a problem of its item from it."""
+    """A movement that cannot be costed; the replay makes a problem of its item from it.
 
-    def __init__(self, code: Code, extra: str = "") -> None:
+    `causes` are other movements that have their part in it.
+    """
+
+    def __init__(self, code: Code, extra: str = "", causes: tuple[int, ...] = ()) -> None:
         super().__init__(code)
         self.code = code
         self.extra = extra
+        self.causes = causes
 
 
 class Pool(ABC):

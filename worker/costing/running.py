@@ -90,7 +90,7 @@ class Running:
         place = self.places[movement.store]
         more = self.landed.get(movement.id, 0) if self.landed else 0
         if value + more < 0:
-            raise RefusedError(Code.RETURN_EXCEEDS_VALUE)
+            raise RefusedError(Code.RETURN_EXCEEDS_VALUE, causes=self._landed_on(movement))
         lot = movement.lot if movement.ref is None else self.lot_of(movement)
         true_up = place.pool.receive(qty, value + more, movement.id, lot)
         place.flows[column] += qty
@@ -136,7 +136,8 @@ class Running:
         if error.code in _CONSEQUENCES and self.problems:
             return
         pool = self.pool_of[movement.store]
-        self.problems.append(problem(error.code, pool, (movement.id,), error.extra))
+        named = (movement.id, *error.causes)
+        self.problems.append(problem(error.code, pool, named, error.extra))
 
     def results(self) -> ItemCosts:
         """Everything in the order of pools and stores, with the invariants asserted."""
@@ -175,6 +176,10 @@ class Running:
                 assert movement.ref is not None, "it joins what it refers to"
                 landed[movement.ref] = landed.get(movement.ref, 0) + (movement.value or 0)
         return landed
+
+    def _landed_on(self, receipt: Movement) -> tuple[int, ...]:
+        landed = (m for m in self.stock.movements if m.ref == receipt.id and self.joins(m))
+        return tuple(m.id for m in landed if m.kind == Kind.LANDED_COST)
 
     def joins(self, movement: Movement) -> bool:
         """Whether a landed cost belongs to goods that this very period brought in."""

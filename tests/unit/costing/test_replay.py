@@ -262,6 +262,8 @@ def test_value_without_goods_is_an_orphan() -> None:
     assert refusals(FIFO, move(1, "landed_cost", 0, value=5)) == [("ORPHAN_VALUE", (1,))]
     less = move(3, "landed_cost", 0, value=-301)
     assert refusals(MOVING, *BOUGHT, less) == [("RETURN_EXCEEDS_VALUE", (3,))]
+    of_one = move(3, "landed_cost", 0, value=-101, ref=1)
+    assert refusals(MOVING, *BOUGHT, of_one) == [("RETURN_EXCEEDS_VALUE", (1, 3))]
 
 
 def test_a_price_reduction_takes_no_layer_below_nothing() -> None:
