@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.authentication import Caller
 from api.bodies import show_instant
+from api.company_wide import refuse_others
 from api.cost_pages import Code as Asked
 from api.dependencies import Ready, Who
 from api.description import OF_A_BODY, problems
@@ -15,7 +16,6 @@ from api.parsing import described_body, read_model
 from api.problems import Problem, ProblemRaised, field_problem
 from api.resources import Resources
 from api.responses import json_response
-from shared.access import Role
 from shared.costs.methods import Decision, MethodRefused, decide_method, read_methods
 
 router = APIRouter(prefix="/v1/costing-methods", tags=["costs"])
@@ -127,7 +127,7 @@ async def decide(request: Request, resources: Ready, who: Who) -> Response:
     Repeating it changes nothing.
     """
     body = await read_model(request, MethodBody)
-    _refuse_others(request, who, body.company)
+    refuse_others(request, who, body.company, "all of its brands cost an item alike")
     try:
         former = await resources.finish(_decide(resources, body.decision), name="method")
     except MethodRefused as refused:
@@ -146,16 +146,6 @@ def _refuse_unknown_company(who: Caller, company: str) -> None:
     if not who.scope.covers_company(company):
         rule = "is no company whose books this account may see"
         raise ProblemRaised(field_problem("unknown-company", "company", rule, company))
-
-
-def _refuse_others(request: Request, who: Caller, company: str) -> None:
-    """All brands of a company cost an item alike: whoever has some of them only decides nothing."""
-    _refuse_unknown_company(who, company)
-    if who.scope.brands is not None:
-        route = f"{request.method} {request.url.path}"
-        detail = f"{route} asks for the whole company: all of its brands cost an item alike"
-        more = {"role": Role.OPERATE.value, "route": route}
-        raise ProblemRaised(Problem(slug="forbidden", detail=detail, more=more))
 
 
 def _refused(body: MethodBody, refused: MethodRefused) -> Problem:

@@ -1,6 +1,6 @@
 """All planted bugs, in the order of docs/mutants.md."""
 
-from tests.mutants import averages, groups, locking, order, ownership, replays, work
+from tests.mutants import averages, groups, locking, order, ownership, periods, replays, work
 
 MUTANTS = (
     *ownership.MUTANTS,
@@ -8,6 +8,7 @@ MUTANTS = (
     *order.MUTANTS,
     *locking.MUTANTS,
     *groups.MUTANTS,
+    *periods.MUTANTS,
     *replays.MUTANTS,
     *averages.MUTANTS,
 )
