@@ -12,7 +12,10 @@ from shared.kinds.costing import COSTING_RUN, CostingRunPayload
 from shared.types import JobId
 from tests.costing_books import FEBRUARY, JANUARY, Books, open_books
 from tests.factories import expire_lease, fetch, scalar
+from worker.context import JobContext
+from worker.handlers import costing
 from worker.handlers.costing import run_costing
+from worker.records.cost_runs import CostRun
 
 FEBRUARY_DAY = date(2026, 2, 3)
 
@@ -212,3 +215,22 @@ async def test_a_new_document_ties_items_while_they_are_costed(books: Books) -> 
     await books.attempt(job)
     assert (await books.result(job))["recompute_rounds"] == 1
     assert (await books.costs())[made] == 200
+
+
+async def test_what_is_made_of_a_changed_item_is_redone_with_it(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await books.move("opening", 10, value=1000, day=date(2026, 1, 1))
+    await books.move("consume", 2, doc="P1")
+    made = await books.move("produce", 1, item="C", doc="P1")
+    settle = costing._settle
+
+    async def arrives_first(context: JobContext, run: CostRun) -> object:
+        monkeypatch.setattr(costing, "_settle", settle)
+        await books.move("receipt", 10, value=3000)
+        return await settle(context, run)
+
+    monkeypatch.setattr(costing, "_settle", arrives_first)
+    result = await books.cost()
+    assert result["recompute_rounds"] == 1
+    assert (await books.costs())[made] == 400

@@ -117,43 +117,61 @@ async def test_failures_make_later_periods_stale_until_they_are_mended(books: Bo
     assert await _stale(books) == [(FEBRUARY, "A"), (MARCH, "A")]
 
 
+async def _returned(books: Books) -> int:
+    """A return in February of a sale that costs 101, or by another residue policy 100.
+
+    Whatever the policy, January closes with the same quantity, value and price.
+    """
+    await books.move("receipt", 10, value=1004)
+    sales = [await books.move("issue", 1) for _ in range(3)]
+    await books.cost()
+    return await books.move("sales_return", 1, ref=sales[1], day=FEBRUARY_DAY)
+
+
 async def test_a_return_rests_on_the_cost_of_its_sale_even_when_the_closing_is_the_same(
     books: Books,
 ) -> None:
-    await books.move("receipt", 10, value=1000)
-    sale = await books.move("issue", 10)
-    await books.cost()
-    back = await books.move("sales_return", 2, ref=sale, day=FEBRUARY_DAY)
+    back = await _returned(books)
     await books.cost(FEBRUARY)
-    assert (await books.costs(FEBRUARY))[back] == 200
-    await books.move("landed_cost", 0, value=100)
+    await books.cost(MARCH)
+    assert (await books.costs(FEBRUARY))[back] == 101
+    closing = await books.closing()
+    await books.cost(residue="last_issue")
+    assert await books.closing() == closing
+    assert await _stale(books) == [(FEBRUARY, "A"), (MARCH, "A")]
     await books.cost()
-    assert await books.closing() == [("R1", 0, 0)]
-    assert await _stale(books) == [(FEBRUARY, "A")]
-    await books.cost(FEBRUARY)
-    assert (await books.costs(FEBRUARY))[back] == 220
+    assert await _stale(books) == [(FEBRUARY, "A"), (MARCH, "A")], "until it is costed again"
+    await books.cost(FEBRUARY, residue="last_issue")
+    assert (await books.costs(FEBRUARY))[back] == 101
     assert await _stale(books) == []
 
 
 async def test_a_sale_that_is_costed_anew_meanwhile_is_read_again(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await books.move("receipt", 10, value=1000)
-    sale = await books.move("issue", 10)
-    await books.cost()
-    back = await books.move("sales_return", 2, ref=sale, day=FEBRUARY_DAY)
-    await books.move("landed_cost", 0, value=100)
+    back = await _returned(books)
     settle = costing._settle
 
     async def january_first(context: JobContext, run: CostRun) -> object:
         monkeypatch.setattr(costing, "_settle", settle)
-        await books.cost()
+        await books.cost(residue="last_issue")
         return await settle(context, run)
 
     monkeypatch.setattr(costing, "_settle", january_first)
     result = await books.cost(FEBRUARY)
     assert result["recompute_rounds"] == 1
-    assert (await books.costs(FEBRUARY))[back] == 220
+    assert (await books.costs(FEBRUARY))[back] == 100
+
+
+async def test_the_last_price_of_an_empty_pool_is_part_of_what_it_leaves(books: Books) -> None:
+    await books.move("receipt", 10, value=1000)
+    await books.move("issue", 10)
+    await books.cost()
+    await books.cost(FEBRUARY)
+    await books.move("landed_cost", 0, value=100)
+    await books.cost()
+    assert await books.closing() == [("R1", 0, 0)]
+    assert await _stale(books) == [(FEBRUARY, "A")]
 
 
 async def test_an_opening_whose_rows_are_gone_is_never_taken_for_nothing(books: Books) -> None:
