@@ -43,6 +43,16 @@ FREEZE_MOVEMENTS = text("""
     SELECT max(batch.id) AS last, count(*) AS seen, (SELECT count(*) FROM frozen) AS frozen
       FROM batch""")
 
+# So are the results that readers see, and what is known to have come late: one row an item is left.
+FREEZE_RESULTS = text("""
+    UPDATE books.active_results SET xid = '3' WHERE xid IS DISTINCT FROM '3'::xid8""")
+ONE_LATE_ROW = text("""
+    DELETE FROM books.late_movements l
+     WHERE EXISTS (SELECT FROM books.late_movements k
+                    WHERE k.company = l.company AND k.period = l.period AND k.brand = l.brand
+                      AND k.item = l.item AND k.xid < l.xid)""")
+FREEZE_LATE = text("UPDATE books.late_movements SET xid = '3' WHERE xid <> '3'::xid8")
+
 # Snapshots of another server mean nothing here: such runs start again from nothing.
 VOID_RUNS = text("""
     WITH void AS (
@@ -69,7 +79,8 @@ async def mark_restored(engine: AsyncEngine) -> AsyncIterator[tuple[int, int]]:
         after, seen, frozen = row.last, seen + row.seen, frozen + row.frozen
         yield seen, frozen
     async with transaction(engine) as conn:
-        await conn.execute(VOID_RUNS)
+        for statement in (FREEZE_RESULTS, ONE_LATE_ROW, FREEZE_LATE, VOID_RUNS):
+            await conn.execute(statement)
         await conn.execute(EMPTY_WINDOWS)
         deployment = await conn.scalar(NEW_DEPLOYMENT)
         facts = {"movements_seen": seen, "movements_made_visible": frozen}

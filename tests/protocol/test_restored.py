@@ -1,5 +1,7 @@
 """A database that came back from a logical copy is refused until it has been put right."""
 
+from datetime import date
+
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -60,3 +62,27 @@ async def test_marking_makes_every_movement_visible_and_the_deployment_new(
     assert await scalar(restored, "SELECT deployment_id FROM chot.deployment") != before
     again = [step async for step in mark_restored(restored)]
     assert again[-1] == (3, 0)
+
+
+async def test_results_and_late_movements_of_a_copy_are_seen_by_the_next_run(
+    engine: AsyncEngine, owner_engine: AsyncEngine, read_engine: AsyncEngine, company: str
+) -> None:
+    """A return refers to January's costs, which the copy says were activated in the future."""
+    assert company == "ACME"
+    books = await open_books(engine, read_engine)
+    await books.move("receipt", 5, value=500)
+    sale = await books.move("issue", 2)
+    await books.cost()
+    await books.move("sales_return", 1, ref=sale, day=date(2026, 2, 3))
+    await books.cost("2026-02")
+    await books.move("receipt", 1, value=1)
+    for statement in (
+        "UPDATE books.active_results SET xid = '99999999999'",
+        """INSERT INTO books.late_movements SELECT company, period, brand, item, '99999999999'
+             FROM books.late_movements""",
+    ):
+        await execute(owner_engine, statement)
+    assert [step async for step in mark_restored(owner_engine)]
+    assert (await books.cost("2026-02"))["recompute_rounds"] == 0
+    await books.cost()
+    assert await scalar(engine, "SELECT count(*) FROM books.late_movements") == 0
