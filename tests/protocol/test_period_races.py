@@ -321,6 +321,17 @@ async def test_the_database_itself_knows_the_order(books: Books) -> None:
             await conn.execute(text(february.replace("'closed'", "'open'")))
 
 
+async def test_two_changes_that_are_right_alone_take_turns(books: Books) -> None:
+    """January is being reopened, uncommitted: whoever closes February waits, then sees it open."""
+    status_of = "UPDATE books.periods SET status = '{}' WHERE period = '{}'"
+    await execute(books.app, status_of.format("closed", JANUARY))
+    async with books.app.begin() as first:
+        await first.execute(text(status_of.format("open", JANUARY)))
+        second = asyncio.create_task(_refused_by_order(books, status_of.format("closed", FEBRUARY)))
+        await eventually(lambda: _waits_at_the_gate(books), every=0.01)
+    await second
+
+
 async def _refused_by_order(books: Books, statement: str) -> None:
     with pytest.raises(DBAPIError, match="PERIOD_ORDER") as error:
         await execute(books.app, statement)
