@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     mutant(
         "a retry stages no message",
-        (EXITS, "         WHERE state = 'pending'\n", "         WHERE state = 'none'\n"),
+        (EXITS, "WHERE state = 'pending' AND {_JOINED}", "WHERE state = 'none' AND {_JOINED}"),
         "protocol/test_outcome.py::test_an_exit_closes_its_attempt_and_stages_what_is_due[retry]",
     ),
     # Submits
