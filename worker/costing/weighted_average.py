@@ -6,6 +6,7 @@ rounded from it once, and state is always a (quantity, value) pair.
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 
 from worker.costing.conservation import assert_conserved, assert_sent_is_received
 from worker.costing.entries import SIGNS, Classified, Role, cancelled_in, classify
@@ -34,6 +35,8 @@ from worker.costing.stores import balances, summary
 
 Answer = ItemCosts | ItemFailure
 Problems = dict[str, list[Problem]]
+# What of a line is a number of its own: value, variance, true-up. Its quantity is its pool's, too.
+_LINE_NUMBERS = (1, 2, 4)
 
 
 def cost_stocks(
@@ -179,7 +182,9 @@ def _lines(pools: Sequence[Pool], book: Book, read: Classified) -> list[Line]:
 
 def _too_large(costs: ItemCosts) -> list[Problem]:
     """What fits its pool may still not fit a line: a transfer moves the same goods many times."""
-    lines = [line.movement_id for line in costs.lines if _line_overflows(line)]
+    columns = (map(itemgetter(column), costs.lines) for column in _LINE_NUMBERS)
+    fit = not costs.lines or _fits(*chain.from_iterable(columns))
+    lines = [] if fit else [line.movement_id for line in costs.lines if _line_overflows(line)]
     found = [problem(Code.OVERFLOW, pool.pool) for pool in costs.pools if _pool_overflows(pool)]
     found += [problem(Code.OVERFLOW, None, tuple(lines))] if lines else []
     stores = [s.pool for s in costs.stores if not _fits(*chain(*s[2:8]), s.averaging)]
@@ -187,8 +192,7 @@ def _too_large(costs: ItemCosts) -> list[Problem]:
 
 
 def _line_overflows(line: Line) -> bool:
-    _, value, variance, difference, true_up = line
-    return not _fits(value, variance, difference or 0, true_up)
+    return not _fits(line.value, line.variance, line.true_up)
 
 
 def _pool_overflows(result: PoolResult) -> bool:
