@@ -2,7 +2,7 @@
 # Python 3.11 or newer and make, nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo up test test-long faults mutants scenarios check format lock images clean distclean
+.PHONY: help venv demo up test test-long faults mutants scenarios bench check format lock images clean distclean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,6 +23,7 @@ endef
 FAULTS_ARGS ?=
 MUTANTS_ARGS ?=
 SCENARIOS_ARGS ?=
+BENCH_ARGS ?= --write
 # The images run this version; the locks must be resolved by the same one.
 LOCK_PYTHON ?= python3.13
 DEBIAN_POSTGRES ?= /usr/lib/postgresql/15/bin
@@ -35,6 +36,7 @@ help:
 	@echo 'make faults     real processes under seeded faults, then a checker (10 min); docs/faults.md'
 	@echo 'make mutants    planted bugs, each killed by its own test (15 min); writes docs/mutants.md'
 	@echo 'make scenarios  47 failures of other job systems, tried on this one; writes docs/scenarios.md'
+	@echo 'make bench      a million movements by every method, beside Tryton (20 min); docs/bench.md'
 	@echo 'make check      format, lint, import contracts, types'
 	@echo 'make format     let ruff format and fix what it can'
 	@echo 'make lock       resolve requirements/*.txt again (needs Python 3.13)'
@@ -87,6 +89,9 @@ scenarios: venv
 faults: venv
 	$(BIN)/python -m tests.faults $(FAULTS_ARGS)
 
+bench: venv
+	$(BIN)/python -m bench $(BENCH_ARGS)
+
 check: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -123,4 +128,4 @@ clean:
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf $(VENV) $(VENV)-lock
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-peer

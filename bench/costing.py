@@ -5,13 +5,11 @@ returns, freight, counts. Each run replaces what the one before made active, as 
 would. What is told was measured by the database's clock, the kernel and the worker's own watches.
 """
 
-import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from bench.memory import Peaks
-from bench.platform import Bench, open_bench, run_costing
+from bench.running import Bench, run_costing
 from dev.sample_company import load_sample
 from dev.sample_movements import WHOLE
 from dev.stack import say_on_stderr
@@ -94,14 +92,3 @@ async def load_company(bench: Bench, size: Size) -> None:
     )
     await bench.superuser.execute("VACUUM (ANALYZE)")  # as autovacuum would soon after
     say_on_stderr(f"loaded {sample.movements:,} movements in {sample.seconds} s")
-
-
-async def cost_all(size: Size, methods: Sequence[str]) -> list[Measured]:
-    """Every method, one after the other, on one load of movements."""
-    found = []
-    async with open_bench() as bench:
-        await load_company(bench, size)
-        for method in methods:
-            found.append(await measure(bench, method))
-            say_on_stderr(json.dumps(found[-1].as_json()))
-    return found

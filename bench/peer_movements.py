@@ -6,12 +6,14 @@ as the peer's own; nothing ever goes below zero.
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import NamedTuple
 
 STORES = 5
 PER_ITEM = 50
+RECEIPTS, TRANSFERS = 0.2, 0.15
 FIRST_DAY = date(2026, 1, 1)
 DAYS = 31
 DIGITS = 4  # of prices and values
@@ -31,52 +33,48 @@ class Move(NamedTuple):
 
 
 def peer_movements(count: int, seed: int = 7) -> Iterator[Move]:
-    """Exactly so many, in the order of their ids; days ascend within each item."""
+    """So many, to the next lower multiple of fifty, in the order of their ids."""
     dice = random.Random(seed)
     made = 0
-    for item in range(1, count // PER_ITEM + 1):
-        held = [0] * STORES
-        usual = dice.randint(1_000, 900_000) * 10 ** (DIGITS - 1)
-        for move in _of_item(dice, item, held, usual):
+    for number in range(1, count // PER_ITEM + 1):
+        for move in _Item(dice, number).month():
             made += 1
             yield move._replace(id=made)
 
 
-def _of_item(dice: random.Random, item: int, held: list[int], usual: int) -> Iterator[Move]:
-    days = sorted(dice.randrange(DAYS) for _ in range(PER_ITEM - STORES))
-    for store in range(STORES):
-        yield _receipt(dice, item, held, store, FIRST_DAY, usual)
-    for passed in sorted(set(days)):
-        day = FIRST_DAY + timedelta(passed)
-        wanted = days.count(passed)
-        receipts = sum(dice.random() < 0.2 for _ in range(wanted))
-        for _ in range(receipts):
-            yield _receipt(dice, item, held, dice.randrange(STORES), day, usual)
-        for _ in range(wanted - receipts):
-            yield _leaving(dice, item, held, day) or _transfer_of_all(item, held, day)
+class _Item:
+    """One article and what each shop has of it."""
 
+    def __init__(self, dice: random.Random, number: int) -> None:
+        self.dice = dice
+        self.number = number
+        self.held = [0] * STORES
+        self.usual = dice.randint(1_000, 900_000) * 10 ** (DIGITS - 1)
 
-def _receipt(
-    dice: random.Random, item: int, held: list[int], store: int, day: date, usual: int
-) -> Move:
-    quantity = dice.randint(20, 90)
-    held[store] += quantity
-    return Move(0, item, "receipt", store, None, day, quantity, usual + dice.randint(-999, 999))
+    def month(self) -> Iterator[Move]:
+        # The first receipts suffice for all that is sold: nothing ever goes below zero.
+        for store in range(STORES):
+            yield self._receipt(store, FIRST_DAY, self.dice.randint(90, 140))
+        days = Counter(self.dice.randrange(DAYS) for _ in range(PER_ITEM - STORES))
+        for passed in sorted(days):
+            day = FIRST_DAY + timedelta(passed)
+            receipts = sum(self.dice.random() < RECEIPTS for _ in range(days[passed]))
+            for _ in range(receipts):
+                yield self._receipt(self.dice.randrange(STORES), day, self.dice.randint(20, 90))
+            for _ in range(days[passed] - receipts):
+                yield self._leaving(day)
 
+    def _receipt(self, store: int, day: date, quantity: int) -> Move:
+        self.held[store] += quantity
+        price = self.usual + self.dice.randint(-999, 999)
+        return Move(0, self.number, "receipt", store, None, day, quantity, price)
 
-def _leaving(dice: random.Random, item: int, held: list[int], day: date) -> Move | None:
-    store = max(range(STORES), key=lambda s: (held[s], s))
-    quantity = min(held[store], dice.randint(1, 9))
-    if quantity < held[store] and dice.random() < 0.15:
-        target = (store + dice.randint(1, STORES - 1)) % STORES
-        held[store] -= quantity
-        held[target] += quantity
-        return Move(0, item, "transfer", store, target, day, quantity, None)
-    if quantity == 0:
-        return None
-    held[store] -= quantity
-    return Move(0, item, "issue", store, None, day, quantity, None)
-
-
-def _transfer_of_all(item: int, held: list[int], day: date) -> Move:
-    raise AssertionError(f"item {item} is sold out on {day}: {held}")
+    def _leaving(self, day: date) -> Move:
+        store = max(range(STORES), key=lambda s: (self.held[s], s))
+        quantity = self.dice.randint(1, 9)
+        self.held[store] -= quantity
+        if self.dice.random() >= TRANSFERS:
+            return Move(0, self.number, "issue", store, None, day, quantity, None)
+        target = (store + self.dice.randint(1, STORES - 1)) % STORES
+        self.held[target] += quantity
+        return Move(0, self.number, "transfer", store, target, day, quantity, None)

@@ -1,6 +1,6 @@
 """Runs in the peer's own environment: load the movements into Tryton, time its recompute, tell.
 
-`python peer_script.py CONFIG DATABASE MOVEMENTS.csv average|fifo`; JSON on stdout. Products are made
+`peer_script.py CONFIG DATABASE MOVEMENTS.csv average|fifo`; JSON on stdout. Products are made
 through Tryton; the movements are loaded by SQL as done, as if posted long ago. The clock runs from
 the first call of Product.recompute_cost_price to the commit, called as the server itself calls it:
 through Tryton's ORM and its validation, without the access checks of a user's session.
@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from trytond.config import config
+from trytond import config
 from trytond.pool import Pool
 from trytond.transaction import Transaction
 
@@ -37,7 +37,8 @@ def main() -> None:
     pool = Pool(database)
     with Transaction().start(database, 0):
         pool.init()
-    rows = list(csv.DictReader(Path(movements).open(encoding="utf-8")))
+    with Path(movements).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
     with Transaction().start(database, 0) as transaction:
         company = _company(pool)
         transaction.commit()

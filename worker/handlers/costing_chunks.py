@@ -97,9 +97,10 @@ async def _computed(
             if computed is not None:
                 yield pending, await computed
     finally:
-        under_way = [task for task in (reading, computing) if task is not None]
-        for task in under_way:
-            task.cancel()
+        if computing is not None:
+            computing.cancel()
+        # A read ends by itself; one that is cancelled while it connects leaves a connection behind.
+        under_way = (task for task in (reading, computing) if task is not None)
         await asyncio.gather(*under_way, return_exceptions=True)
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from bench.memory import MemoryWatch, Peaks, cpu_seconds
 from dev.cost_report import conservation, coverage
-from dev.postgres import remove_data
+from dev.postgres import PostgresServer, remove_data
 from dev.processes import Command
 from dev.stack import Stack
 from dev.stack_config import ROOT, StackConfig, child_environment
@@ -64,9 +64,15 @@ class Bench:
     @property
     def postmaster(self) -> int:
         """The process that PostgreSQL's backends are children of."""
+        return self.server.child.pid
+
+    @property
+    def server(self) -> PostgresServer:
+        """The private PostgreSQL."""
         server = self.stack.backing.postgres
-        assert server is not None, "the bench starts its own PostgreSQL"
-        return server.child.pid
+        if server is None:
+            raise BenchFailed("the bench starts its own PostgreSQL")
+        return server
 
 
 @asynccontextmanager
