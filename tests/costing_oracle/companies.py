@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
+from worker.costing.exact import Price
 from worker.costing.movements import (
     ItemStock,
     Method,
@@ -66,6 +67,7 @@ class Taste:
     any_day: bool = False  # the days are in no order: a pool may dip within the period
     careless: int = 24  # one quantity of so many does not look at the book
     short: bool = False  # goods may go out before any came in
+    owed: bool = False  # pools may open below zero, or empty with a cost that is still known
     huge: bool = False  # near the edge of what a bigint column can hold
 
 
@@ -80,6 +82,7 @@ class Told:
     rows: list[Movement] = field(default_factory=list)
     book: dict[tuple[str, str | None], int] = field(default_factory=lambda: defaultdict(int))
     left: dict[int, int] = field(default_factory=dict)
+    last_prices: dict[str, Price] = field(default_factory=dict)
 
 
 class Teller:
@@ -139,20 +142,44 @@ class Teller:
             item.book[self.pool_of[store], lot] += quantity
         if self.taste.method in {Method.PERIODIC, Method.MOVING}:
             item.layers.clear()
+        if self.taste.owed:
+            self._owe(item)
         store = self.draw(st.sampled_from(self.stores))
         for number, kind in ((EARLIER_RECEIPT, "receipt"), (EARLIER_SALE, "issue")):
             quantity, gone = self._some(1, 30), self._some(0, 5)
+            if number == EARLIER_RECEIPT:
+                gone += sum(layer.qty for layer in item.layers if layer.origin == number)
             value = self.draw(self.amounts)
             item.references[number] = Reference(
                 kind, store, quantity + gone, value, min(gone, quantity)
             )
             item.left[number] = quantity + gone - min(gone, quantity)
 
+    def _owe(self, item: Told) -> None:
+        """Pools that open with nothing may owe, or only remember a price."""
+        held = {self.pool_of[opening.store] for opening in item.openings}
+        for store in self.stores:
+            pool = self.pool_of[store]
+            if pool in held or not self.draw(st.booleans()):
+                continue
+            held.add(pool)
+            quantity, value = self._some(1, 6), self.draw(self.amounts)
+            item.last_prices[pool] = Price(value, quantity)
+            if self.draw(st.booleans()):
+                lot = self._lot()
+                item.openings.append(Opening(store, -quantity, -value))
+                item.book[pool, lot] -= quantity
+                if self.taste.method in {Method.FIFO, Method.SPECIFIC}:
+                    item.layers.append(OpeningLayer(pool, lot, -quantity, -value, None))
+
     # What happens
 
     def _plain(self, item: Told, kind: str) -> None:
         store, lot = self._store(), self._lot()
         known = kind == "receipt" or (kind == "adjust_in" and self.draw(st.booleans()))
+        # An issue may say what it would cost if nobody knew.
+        hints = self.taste.short and self.taste.method != Method.PERIODIC
+        known = known or (kind == "issue" and hints and self.draw(st.booleans()))
         incoming = kind in {"receipt", "adjust_in"}
         quantity = self._some(1, 20) if incoming else self._held(item, store, lot)
         if quantity:
@@ -191,7 +218,7 @@ class Teller:
         if most <= 0:
             return
         quantity = self.draw(st.integers(1, most))
-        item.left[origin] -= quantity
+        item.left[origin] = item.left.get(origin, 0) - quantity
         basis = "average" if average else None
         self._add(item, kind, store, quantity, ref=origin, lot=lot, basis=basis)
 
@@ -353,6 +380,7 @@ class Teller:
                     for m in item.rows
                 ),
                 references=item.references,
+                last_prices=item.last_prices,
             )
             for item in self.items
         ]

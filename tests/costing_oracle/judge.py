@@ -7,7 +7,7 @@ from fractions import Fraction
 from tests.costing_oracle.companies import Company
 from tests.costing_oracle.laws import LARGEST, obeys
 from tests.costing_oracle.periodic import Exact, exact
-from tests.costing_oracle.replay import Replayed, replayed
+from tests.costing_oracle.replay import Layer, Replayed, replayed
 from tests.costing_oracle.story import RefusedError
 from worker.costing.engine import cost_items
 from worker.costing.movements import ItemStock, Method, Movement, Reference
@@ -109,13 +109,15 @@ def _fed(
 def _is_large(stocks: list[ItemStock]) -> bool:
     """Whether everything that is said of the items exceeds a bigint if it is put together."""
     quantity = value = 0
+    # What is found without a value has that of what is there.
+    found = sum(m.kind in {"adjust_in", "count"} for stock in stocks for m in stock.movements)
     for stock in stocks:
         rows = [(o.qty, o.value) for o in stock.openings]
         rows += [(m.qty, m.value or 0) for m in stock.movements]
         rows += [(r.qty, r.value or 0) for r in stock.references.values()]
         quantity += sum(abs(q) for q, _ in rows)
         value += sum(abs(v) for _, v in rows)
-    return max(quantity, value) > LARGEST
+    return max(quantity, value * (1 + found)) > LARGEST
 
 
 def _codes(answer: ItemCosts | ItemFailure) -> set[Code]:
@@ -150,6 +152,8 @@ def _is_near(item: str, costs: ItemCosts, known: Exact, company: Company, policy
         _has_price(pool, known.prices.get((item, name)))
         quantity, value = closing.get(name, (0, Fraction(0)))
         assert pool.closing.qty == quantity, f"closing quantity of {name}"
+        true_up = known.true_ups.get((item, name), Fraction(0))
+        assert abs(pool.true_up - true_up) <= 2 + pushes, f"true-up of {name}: {float(true_up)}"
         lines = 2 + len(costs.lines) + pushes
         assert abs(pool.closing.value - value) <= lines, f"closing value of {name}: {float(value)}"
     if policy.residue is not ResiduePolicy.CUMULATIVE or policy.unit_cost_digits is not None:
@@ -190,7 +194,7 @@ def _pairs_vanish(costs: ItemCosts, cancelled: set[int], movements: Mapping[int,
 def _has_price(pool: PoolResult, price: Fraction | None) -> None:
     if price is None:
         assert pool.price_den == 0 or pool.price_num == 0, f"{pool.pool} has no price"
-    else:
+    elif pool.price_den or any(flow.qty for flow in (pool.receipt, pool.transfer_in)):
         assert pool.price_den, f"{pool.pool} costs {price}"
         assert Fraction(pool.price_num, pool.price_den) == price, f"price of {pool.pool}: {pool}"
 
@@ -228,13 +232,14 @@ def _has_layers(item: str, costs: ItemCosts, found: Replayed) -> None:
         (pool, str(lot), n, layer.qty, layer.value)
         for (i, pool, lot), queue in found.queues.items()
         if i == item
-        for n, layer in enumerate(queue.layers)
+        for n, layer in enumerate(
+            [*queue.layers, *(Layer(-x.qty, -x.value, None) for x in queue.debts)]
+        )
     )
     numbers: dict[tuple[str, str], int] = {}
     theirs = []
     for layer in costs.layers:
         key = (layer.pool, str(layer.lot))
-        if layer.qty > 0:
-            theirs.append((*key, numbers.get(key, 0), layer.qty, layer.value))
-            numbers[key] = numbers.get(key, 0) + 1
+        theirs.append((*key, numbers.get(key, 0), layer.qty, layer.value))
+        numbers[key] = numbers.get(key, 0) + 1
     assert sorted(theirs) == mine, "layers"

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from tests.costing_oracle.linear import SingularError, solved
 from tests.costing_oracle.story import (
+    Place,
     RefusedError,
     cancelled,
     differences,
@@ -35,7 +36,7 @@ class Pool:
     made: int = 0
     neutral: int = 0
     out: list[tuple[Movement, int]] = field(default_factory=list)
-    withdrawn: int = 0
+    withdrawn: list[tuple[Movement, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -69,6 +70,7 @@ class _Period:
         self.at: dict[int, tuple[Node, int]] = {}  # movement -> whose price it has, and how often
         self.parts: dict[int, tuple[int, int]] = {}  # return -> its sale and its quantity
         self.made: dict[Node, list[tuple[Movement, int]]] = defaultdict(list)
+        self.place: dict[int, Place] = {}
         self.result = Exact()
         self.owner = {m.id: stock.item for stock in stocks for m in stock.movements}
         self.every = {m.id: m for stock in stocks for m in stock.movements}
@@ -85,6 +87,7 @@ class _Period:
     def _tell(self, stock: ItemStock) -> None:
         gone = cancelled(stock)
         place = places(stock.movements)
+        self.place |= place
         order = sorted(stock.movements, key=lambda m: place[m.id])
         lives = {m.id: m for m in order if m.id not in gone}
         before = returned_before(stock, lives.values(), lives)
@@ -102,7 +105,11 @@ class _Period:
         for movement in order:
             if movement.id in gone:
                 self.result.cancelled.add(movement.id)
-            elif self._leaves_inputs(movement):
+                continue
+            if movement.kind == "purchase_return" and movement.basis == "average" and movement.ref:
+                original, _ = self._original(stock, movement, lives, before)
+                self.result.variances[movement.id] = Fraction(original)
+            if self._leaves_inputs(movement):
                 returns.append(movement)
             else:
                 self._enter(stock, movement, lives, before, found)
@@ -191,8 +198,9 @@ class _Period:
         assert m.to_store is not None
         target = (stock.item, self.pool_of[m.to_store])
         self.at[m.id] = (node, m.qty)
+        pool = self.pools[node]
         if target != node:
-            self.pools[node].out.append((m, m.qty))
+            pool.out.append((m, m.qty))
             self.pools[target].inflow[node] += m.qty
 
     def _return_sale(
@@ -220,7 +228,8 @@ class _Period:
         elif m.value is not None:
             self._known(node, m, m.qty, m.value)
         else:
-            raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)
+            code = Code.RETURN_WITHOUT_REF if earlier is None else Code.MISSING_COST
+            raise RefusedError(code, m.id)
 
     def _freight(self, stock: ItemStock, node: Node, m: Movement) -> None:
         if m.value is None:
@@ -264,6 +273,7 @@ class _Period:
             value = pool.value
         pool.quantity -= m.qty
         pool.value -= value
+        pool.withdrawn.append((m, m.qty))
         self.result.known[m.id] = int(value)
         self.result.variances[m.id] = original - value
 
@@ -391,12 +401,23 @@ class _Period:
                 raise RefusedError(Code.MISSING_COST)
         elif price is not None and price < 0:
             raise RefusedError(Code.RETURN_EXCEEDS_VALUE)
-        self.result.closing[node] = (left, (price or Fraction(0)) * left)
+        self.result.closing[node] = (left, self._closing_value(node, pool, price or Fraction(0)))
 
-    @staticmethod
-    def _first_short(pool: Pool, came: int) -> int | None:
+    def _closing_value(self, node: Node, pool: Pool, price: Fraction) -> Fraction:
+        """What was owed at first is settled by what came, at its average; the rest stays owed."""
+        came = self._denominator(node)
+        owed, owed_value = max(-pool.opening, 0), -pool.opening_value if pool.opening < 0 else 0
+        settled = min(owed, came)
+        still = Fraction(owed_value * (owed - settled), owed) if owed else Fraction(0)
+        self.result.true_ups[node] = price * settled - (owed_value - still)
+        went = sum(quantity for _, quantity in pool.out)
+        return price * (came + pool.neutral - went - settled) - still
+
+    def _first_short(self, pool: Pool, came: int) -> int | None:
         so_far = 0
-        for movement, quantity in pool.out:
+        came += sum(quantity for _, quantity in pool.withdrawn)
+        rows = [*pool.out, *pool.withdrawn]
+        for movement, quantity in sorted(rows, key=lambda row: self.place[row[0].id]):
             so_far += quantity
             if so_far > came:
                 return movement.id

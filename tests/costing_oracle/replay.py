@@ -97,6 +97,7 @@ class _Replay:
         self.owner = {m.id: stock.item for stock in stocks for m in stock.movements}
         self.gone: set[int] = set()
         self.before: dict[int, int] = {}
+        self.last: dict[Node, Fraction] = {}
         self.freight: dict[int, int] = defaultdict(int)
         self.book: dict[tuple[str, str, str | None], int] = defaultdict(int)
 
@@ -141,7 +142,7 @@ class _Replay:
         for pool, price in stock.last_prices.items():
             if price.denominator:
                 known = Fraction(price.numerator, price.denominator)
-                self.result.queues[stock.item, pool, None].last = known
+                self.last[stock.item, pool] = known
 
     def _begin(self, where: Where, layer: Layer) -> None:
         if layer.qty < 0:
@@ -203,10 +204,20 @@ class _Replay:
         return reference.value
 
     def _at_price(self, m: Movement, quantity: int) -> int:
-        price = self.result.queues[self._where(m)].price()
+        price = self._last_cost(self._where(m))
         if price is None:
             raise RefusedError(Code.MISSING_COST, m.id)
         return rounded(price * quantity)
+
+    def _last_cost(self, where: Where) -> Fraction | None:
+        """Of the lot: its average, else what it last cost; else of the pool, in the same way."""
+        found = self.result.queues[where].price()
+        if found is None:
+            inside = [q for w, q in self.result.queues.items() if w[:2] == where[:2]]
+            layers = [x for q in inside for x in q.layers]
+            held = sum(x.qty for x in layers)
+            found = Fraction(sum(x.value for x in layers), held) if held else None
+        return self.last.get(where[:2]) if found is None else found
 
     def _come(self, m: Movement, value: int) -> None:
         """Units with their value: what is owed takes of them first."""
@@ -217,17 +228,10 @@ class _Replay:
     def _put(self, where: Where, layer: Layer) -> int:
         queue = self.result.queues[where]
         true_up = 0
+        if queue.debts and layer.qty:
+            queue.last = self.last[where[:2]] = Fraction(layer.value, layer.qty)
         while queue.debts and layer.qty:
-            debt = queue.debts[0]
-            settled = min(debt.qty, layer.qty)
-            cost = part(layer.value, settled, 0, layer.qty)
-            was = part(debt.value, settled, 0, debt.qty)
-            true_up += cost - was
-            queue.last = Fraction(layer.value, layer.qty)
-            layer.qty, layer.value = layer.qty - settled, layer.value - cost
-            debt.qty, debt.value = debt.qty - settled, debt.value - was
-            if not debt.qty:
-                queue.debts.pop(0)
+            true_up += self._settle(queue, layer)
         if layer.qty and queue.layers and self.method == "moving_avg":
             queue.layers[0].qty += layer.qty
             queue.layers[0].value += layer.value
@@ -235,20 +239,41 @@ class _Replay:
             queue.layers.append(layer)
         return true_up
 
-    def _take(self, m: Movement, quantity: int, first: int | None = None) -> list[Layer]:
-        """Whole layers take their whole value; what is short goes at the last known cost."""
+    @staticmethod
+    def _settle(queue: Queue, layer: Layer) -> int:
+        """The oldest debt takes of what came; what that costs beyond what it went out for."""
+        debt = queue.debts[0]
+        some = min(debt.qty, layer.qty)
+        was, cost = part(debt.value, some, 0, debt.qty), part(layer.value, some, 0, layer.qty)
+        debt.qty, debt.value = debt.qty - some, debt.value - was
+        layer.qty, layer.value = layer.qty - some, layer.value - cost
+        if not debt.qty:
+            queue.debts.pop(0)
+        return cost - was
+
+    def _take(
+        self, m: Movement, quantity: int, first: int | None = None, original: int = 0
+    ) -> list[Layer]:
+        """Whole layers take their whole value; what is short goes at the last known cost.
+
+        Goods of `first` leave before all others and, as far as their layers can give it, at what
+        they had cost: their part of `original`.
+        """
         queue = self.result.queues[self._where(m)]
         if quantity > sum(x.qty for x in queue.layers) and not self.provisional:
             raise RefusedError(Code.NEGATIVE_STOCK, m.id)
         own = [x for x in queue.layers if first is not None and x.origin == first]
-        others = [x for x in queue.layers if x not in own]
-        queue.last = queue.price()
-        taken = []
+        others = [x for x in queue.layers if first is None or x.origin != first]
+        taken: list[Layer] = []
         for layer in [*own, *others]:
             some = min(layer.qty, quantity)
             if not some:
                 break
+            queue.last = self.last[self._where(m)[:2]] = Fraction(layer.value, layer.qty)
             value = part(layer.value, some, 0, layer.qty)
+            if layer.origin == first and first is not None and some < layer.qty:
+                so_far = sum(x.qty for x in taken)
+                value = min(part(original, some, so_far, m.qty), layer.value)
             taken.append(Layer(some, value, layer.origin, layer.lot))
             layer.qty, layer.value = layer.qty - some, layer.value - value
             quantity -= some
@@ -258,13 +283,19 @@ class _Replay:
         return taken
 
     def _owe(self, m: Movement, queue: Queue, quantity: int) -> Layer:
-        if queue.last is not None:
-            value = rounded(queue.last * quantity)
+        cost = self._last_cost(self._where(m))
+        if cost is not None:
+            value = rounded(cost * quantity)
         elif m.value is not None and m.kind in {"issue", "consume", "adjust_out", "transfer"}:
             value = part(m.value, quantity, 0, m.qty)
+            queue.last = self.last[self._where(m)[:2]] = Fraction(m.value, m.qty)
         else:
             raise RefusedError(Code.NEGATIVE_STOCK, m.id)
-        queue.debts.append(Layer(quantity, value, m.id))
+        if queue.debts and self.method == "moving_avg":
+            queue.debts[0].qty += quantity
+            queue.debts[0].value += value
+        else:
+            queue.debts.append(Layer(quantity, value, m.id))
         return Layer(quantity, value, m.id, self._lot(m), owed=True)
 
     def _go(self, m: Movement, quantity: int) -> None:
@@ -291,36 +322,34 @@ class _Replay:
         if earlier is not None and earlier.value is not None:
             return part(earlier.value, m.qty, self.before[m.id], earlier.qty)
         if m.value is None:
-            raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)
+            code = Code.RETURN_WITHOUT_REF if earlier is None else Code.MISSING_COST
+            raise RefusedError(code, m.id)
         return m.value
 
     def _return_purchase(self, stock: ItemStock, m: Movement) -> None:
-        if m.basis == "average":
-            self._go(m, m.qty)
-            return
         receipt: Movement | Reference | None = None
         if m.ref is not None:
             receipt = self.every.get(m.ref) if m.ref not in self.gone else None
             receipt = receipt or stock.references.get(m.ref)
-        if receipt is None or receipt.value is None:
-            if m.value is None:
-                raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)
-            self._go_at(m, m.value, None)
-            return
-        assert m.ref is not None
-        whole = receipt.value + self.freight[m.ref]
-        self._go_at(m, part(whole, m.qty, self.before[m.id], receipt.qty), m.ref)
+        original, first = m.value, None
+        if receipt is not None and receipt.value is not None and m.ref is not None:
+            whole = receipt.value + self.freight[m.ref]
+            original, first = part(whole, m.qty, self.before[m.id], receipt.qty), m.ref
+        if m.basis == "average":
+            self._go(m, m.qty)
+            if original is not None:
+                self.result.variances[m.id] = original - self.result.lines[m.id]
+        elif original is None:
+            raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)
+        else:
+            self._go_at(m, original, first)
 
     def _go_at(self, m: Movement, original: int, first: int | None) -> None:
         """Goods leave at what they had cost, as far as the pool can give it."""
-        queue = self.result.queues[self._where(m)]
-        if self.method == "moving_avg" and queue.layers and queue.layers[0].qty > m.qty:
-            layer = queue.layers[0]
-            queue.last = queue.price()
-            value = min(original, layer.value)
-            layer.qty, layer.value = layer.qty - m.qty, layer.value - value
-        else:
-            value = sum(x.value for x in self._take(m, m.qty, first))
+        if self.method == "moving_avg":
+            for layer in self.result.queues[self._where(m)].layers:
+                layer.origin = first = -1
+        value = sum(x.value for x in self._take(m, m.qty, first, original))
         self.result.lines[m.id] = value
         self.result.variances[m.id] = original - value
 
@@ -342,25 +371,40 @@ class _Replay:
         self.result.lines[m.id] = m.value
         if m.ref in self.every and m.ref not in self.gone:
             return
+        mine, queue = self._where(m), self.result.queues[self._where(m)]
+        every = sorted(self.result.queues.items(), key=lambda each: str(each[0]))
         reference = stock.references.get(m.ref) if m.ref is not None else None
         if reference is None:
-            raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)
-        queue = self.result.queues[self._where(m)]
+            inside = [q for w, q in every if w[:2] == mine[:2] and mine[2] in {None, w[2]}]
+            self._spread([x for q in inside for x in q.layers], m.value, m)
+            return
+        held: dict[str, list[Layer]] = defaultdict(list)
         if self.method == "moving_avg":
-            layers = queue.layers
-            left = min(queue.qty, reference.qty) if layers else 0
+            held[self.pool_of[m.store]] = queue.layers
         else:
-            every = self.result.queues.items()
-            layers = [x for w, q in every if w[0] == stock.item for x in q.layers]
-            layers = [x for x in layers if x.origin == m.ref]
-            left = min(sum(x.qty for x in layers), reference.qty)
+            for (item, pool, _), each in every:
+                if item == stock.item:
+                    held[pool] += [x for x in each.layers if x.origin == m.ref]
+        found = {pool: sum(x.qty for x in layers) for pool, layers in held.items()}
+        left = min(sum(found.values()), reference.qty)
         joined = rounded(Fraction(m.value * left, reference.qty))
-        so_far, total = 0, sum(x.qty for x in layers)
-        for layer in layers:
-            layer.value += part(joined, layer.qty, so_far, total)
-            so_far += layer.qty
+        so_far = 0
+        for pool, layers in held.items():
+            if found[pool]:
+                here = part(joined, found[pool], so_far, sum(found.values()))
+                self._spread(layers, here, m)
+                so_far += found[pool]
         self.result.lines[m.id] = joined
         self.result.variances[m.id] = m.value - joined
+
+    @staticmethod
+    def _spread(layers: list[Layer], value: int, m: Movement) -> None:
+        so_far, total = 0, sum(x.qty for x in layers)
+        if value and not total:
+            raise RefusedError(Code.ORPHAN_VALUE, m.id)
+        for layer in layers:
+            layer.value += part(value, layer.qty, so_far, total)
+            so_far += layer.qty
 
     def _count(self, m: Movement, difference: int) -> None:
         """An assertion: so many units are there and, where it says so, worth so much."""
