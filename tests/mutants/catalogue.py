@@ -1,6 +1,6 @@
 """All planted bugs, in the order of docs/mutants.md."""
 
-from tests.mutants import averages, groups, locking, order, ownership, periods, replays, work
+from tests.mutants import averages, groups, locking, order, ownership, periods, replays, runs, work
 
 MUTANTS = (
     *ownership.MUTANTS,
@@ -11,4 +11,5 @@ MUTANTS = (
     *periods.MUTANTS,
     *replays.MUTANTS,
     *averages.MUTANTS,
+    *runs.MUTANTS,
 )

@@ -122,10 +122,17 @@ def digest_of(state: State | None) -> bytes:
     """What the next period depends on, in 32 bytes; None is a state of its own: not costed."""
     if state is None:
         return FAILED
+    if not (state.balances or state.layers or state.prices):
+        return EMPTY
     balances = sorted(row for row in state.balances if row[2] or row[3])
     prices = sorted((pool, *_reduced(num, den)) for pool, num, den in state.prices)
     layers = sorted(state.layers, key=lambda layer: layer[0])  # stable: in the order they leave
-    return hashlib.sha256(repr((balances, layers, prices)).encode()).digest()
+    return _digest(balances, layers, prices)
+
+
+def _digest(*parts: list[Any]) -> bytes:
+    """Canonical: repr of strings, integers, days and None is the same on every machine."""
+    return hashlib.sha256(repr(parts).encode()).digest()
 
 
 def _reduced(numerator: int, denominator: int) -> tuple[int, int]:
@@ -134,4 +141,4 @@ def _reduced(numerator: int, denominator: int) -> tuple[int, int]:
 
 
 FAILED = hashlib.sha256(b"not costed").digest()
-EMPTY = digest_of(State())
+EMPTY = _digest([], [], [])
