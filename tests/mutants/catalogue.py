@@ -1,6 +1,17 @@
 """All planted bugs, in the order of docs/mutants.md."""
 
-from tests.mutants import averages, groups, locking, order, ownership, periods, replays, runs, work
+from tests.mutants import (
+    averages,
+    groups,
+    locking,
+    order,
+    ownership,
+    periods,
+    replays,
+    results,
+    runs,
+    work,
+)
 
 MUTANTS = (
     *ownership.MUTANTS,
@@ -12,4 +23,5 @@ MUTANTS = (
     *replays.MUTANTS,
     *averages.MUTANTS,
     *runs.MUTANTS,
+    *results.MUTANTS,
 )
