@@ -291,11 +291,13 @@ class _Reader:
 
     def _count(self, movement: Movement, pool: str) -> Entry:
         difference = self.found.differences[movement.id]
+        if movement.qty == 0 and movement.value:
+            raise _RefusedError(Code.ORPHAN_VALUE)
         if difference < 0:
             return Entry(movement, Role.OUT, pool, -difference, None, None)
         if difference == 0:
             return Entry(movement, Role.INSIDE, pool, 0, None, None)
-        if movement.value is None:
+        if movement.value is None or movement.qty == 0:
             return Entry(movement, Role.GAIN, pool, difference, None, None)
         value = share(movement.value, difference, 0, movement.qty)
         return Entry(movement, Role.KNOWN, pool, difference, value, None)

@@ -155,6 +155,24 @@ def test_a_count_sets_the_book_to_what_was_counted() -> None:
     assert costs.pools[0].closing == Flow(7, 700)
 
 
+@pytest.mark.parametrize("value", [None, 0])
+def test_a_count_of_nothing_lifts_a_book_below_zero_at_the_average(value: int | None) -> None:
+    costs = costed(
+        stock_of(
+            moved(1, "issue", 4),
+            moved(2, "count", 0, value=value),
+            moved(3, "receipt", 10, value=1000),
+        )
+    )
+    assert values(costs) == {1: 400, 2: 400, 3: 1000}
+    assert costs.pools[0].closing == Flow(10, 1000)
+
+
+def test_a_count_of_nothing_has_no_goods_to_be_worth_anything() -> None:
+    stock = stock_of(moved(1, "issue", 4), moved(2, "count", 0, value=7))
+    assert refused(stock) == [("ORPHAN_VALUE", (2,))]
+
+
 def test_a_count_with_a_value_brings_its_surplus_in_at_that_value() -> None:
     costs = costed(stock_of(moved(1, "count", 50, value=5000)))
     assert costs.pools[0].closing == Flow(50, 5000)
