@@ -100,7 +100,7 @@ async def test_of_writers_and_a_close_at_once_one_side_is_refused(
 
     monkeypatch.setattr(periods, "_look", nothing)
     begin, ended = periods._begin, {False: 0, True: 0}
-    for turn in range(8):
+    for turn in range(6):
         begun = asyncio.Event()
         monkeypatch.setattr(periods, "_begin", after(begin, partial(_set, begun)))
         await books.cost(brand=None)
@@ -279,7 +279,7 @@ async def _reopen(books: Books, period: str = JANUARY) -> Any:
 async def test_february_is_not_closed_while_january_is_reopened(books: Books) -> None:
     """Each alone would be right; of the two at once one is refused, round by round."""
     seen = set()
-    for _ in range(5):
+    for _ in range(3):
         if await status(books) == "open":
             await books.cost(brand=None)
             await close(books)
