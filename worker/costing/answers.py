@@ -8,7 +8,7 @@ from typing import Any
 from worker.costing.engine import cost_items
 from worker.costing.exact import half_up
 from worker.costing.movements import ItemStock, Kind, Method, Movement, in_order
-from worker.costing.problems import Code
+from worker.costing.problems import Code, Problem
 from worker.costing.results import Flow, ItemCosts, ItemFailure, Line, Policy
 from worker.costing.systems import solve_rational
 from worker.costing.vectors import ALL_WAREHOUSES, LINEAR, System, Vector
@@ -101,19 +101,26 @@ def _closing(vector: Vector, item: str, place: str, closing: Flow) -> dict[str, 
 
 
 def _failure(failed: Mapping[str, ItemFailure]) -> dict[str, Any]:
-    """The cause before its consequences: an item that is only made of a failed one comes last."""
+    """The first problem, and where there are more all of them as `errors`.
+
+    The cause before its consequences: an item that is only made of a failed one comes last.
+    """
 
     def is_consequence(item: str) -> bool:
         return failed[item].problems[0].code == Code.SOURCE_NOT_COSTED
 
-    item = min(failed, key=is_consequence)
-    first = failed[item].problems[0]
+    items = sorted(failed, key=is_consequence)
+    told = [_problem(item, found) for item in items for found in failed[item].problems]
+    return told[0] | ({"errors": told} if len(told) > 1 else {})
+
+
+def _problem(item: str, found: Problem) -> dict[str, Any]:
     return {
-        "error": first.code.value,
-        "detail": first.detail,
+        "error": found.code.value,
+        "detail": found.detail,
         "item": item,
-        "warehouse": first.pool,
-        "movements": list(first.movement_ids),
+        "warehouse": found.pool,
+        "movements": list(found.movement_ids),
     }
 
 

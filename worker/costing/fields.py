@@ -5,6 +5,11 @@ from collections.abc import Collection
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+# What people write beside the facts, on whatever level; it changes nothing.
+REMARKS = frozenset(
+    {"comment", "derived", "description", "licence", "note", "source", "source_ref", "title"}
+)
+
 
 class BadFileError(Exception):
     """The file is not a set of worked examples; the text says where and why."""

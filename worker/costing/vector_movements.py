@@ -5,13 +5,15 @@ from decimal import Decimal
 from fractions import Fraction
 
 from worker.costing.exact import half_up
-from worker.costing.fields import Fields
+from worker.costing.fields import REMARKS, Fields
 from worker.costing.movements import SENDING, Kind, Movement
 
-_ALWAYS = {"seq", "date", "item", "warehouse", "type", "note"}
+_ALWAYS = REMARKS | {"seq", "date", "item", "warehouse", "type"}
 _VALUE = {"value", "unit_cost"}
 _REFERS = {Kind.SALES_RETURN, Kind.PURCHASE_RETURN, Kind.LANDED_COST}
 _GOES_SHORT = {*SENDING, Kind.TRANSFER} - {Kind.PURCHASE_RETURN}
+# Books may open with nothing, or with value that no goods carry: the costing says what that means.
+_MAY_BE_NOTHING = {Kind.OPENING, Kind.RECEIPT}
 
 
 def read_movement(row: Fields, minor: int, scale: int) -> Movement:
@@ -21,7 +23,10 @@ def read_movement(row: Fields, minor: int, scale: int) -> Movement:
     _only_what_it_has(row, kind)
     sequence = row.integer("seq")
     quantity = _quantity(row, kind)
+    value = _value(row, quantity, minor)
     row.text("item")
+    if kind in _MAY_BE_NOTHING and not quantity:
+        kind, value = Kind.LANDED_COST, value or 0
     return Movement(
         id=sequence,
         day=_day(row),
@@ -30,7 +35,7 @@ def read_movement(row: Fields, minor: int, scale: int) -> Movement:
         store=row.text("warehouse"),
         to_store=_target(row) if kind == Kind.TRANSFER else None,
         qty=int(Fraction(quantity) * 10**scale),
-        value=_value(row, quantity, minor),
+        value=value,
         ref=row.whole("ref_seq", None, -(2**53), 2**53),
         basis=row.one_of("basis", ("original", "average")),
         reverses=None,
@@ -71,7 +76,7 @@ def _quantity(row: Fields, kind: str) -> Decimal:
         row.require(not quantity, "qty", row.found.get("qty"), "0 or absent: value only")
         return Decimal(0)
     found = row.found.get("qty")
-    if kind == Kind.COUNT:
+    if kind == Kind.COUNT or kind in _MAY_BE_NOTHING:
         row.require(
             quantity is not None and quantity >= 0, "qty", found, "a decimal number, 0 or above"
         )

@@ -1,7 +1,7 @@
 """Read `costing-vectors/1`: worked examples of inventory costing as JSON, checked strictly.
 
 A fault names the file, the field, the value found and the rule it breaks. A field that is not
-known, or that means nothing where it stands, is a fault: nothing of a vector is passed over.
+known, or that means nothing where it stands, is a fault: of a vector only remarks are passed over.
 """
 
 import json
@@ -12,8 +12,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from worker.costing.fields import BadFileError, Fields
-from worker.costing.movements import Method, Movement
+from worker.costing.fields import REMARKS, BadFileError, Fields
+from worker.costing.movements import Kind, Method, Movement
 from worker.costing.results import Negative
 from worker.costing.vector_movements import read_movement
 
@@ -23,11 +23,12 @@ LINEAR = "linear_system"
 METHODS = (*(method.value for method in Method), LINEAR)
 # Nothing larger than this is a sane scale.
 MOST_DIGITS = 12
-_FILE = {"schema", "source", "note", "vectors"}
-_TOLD = {"id", "source_ref", "note", "derived", "minor_digits", "expected"}
+_FILE = REMARKS | {"schema", "vectors"}
+_TOLD = REMARKS | {"id", "minor_digits", "expected"}
 _STOCK = _TOLD | {"movements", "scope", "negative", "unit_cost_digits"}
 _SYSTEM = _TOLD | {"movements", "A", "b"}
 _EXPECTED = {"closing", "cogs", "lines", "error"}
+_RETURNS = {Kind.SALES_RETURN, Kind.PURCHASE_RETURN}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +64,30 @@ class Vector:
 def read_vectors(path: Path) -> list[Vector]:
     """All vectors of a file, which holds a set of them or a single one."""
     try:
-        document = json.loads(path.read_text("utf-8"), parse_float=str)
+        text = path.read_text("utf-8-sig")  # Windows puts a mark before it
+        document = json.loads(text, parse_float=str, object_pairs_hook=_without_twins)
     except OSError as error:
         raise BadFileError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadFileError(f"{path}: is not JSON: {error}") from error
     return parse_document(document, str(path))
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of a field that is there twice JSON would silently keep the last."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the field {json.dumps(twice)} is there twice in one object")
+    return found
 
 
 def parse_document(document: Any, source: str) -> list[Vector]:
     """As `read_vectors`, from a parsed document; `source` is how errors call it."""
     fields = Fields(document, source)
     if "vectors" not in fields.found and fields.found.keys() & {"movements", "A"}:
-        return [_vector(fields, more={"schema", "source"})]
+        return [_vector(fields, more={"schema"})]
     fields.only(_FILE)
     schema = fields.found.get("schema")
     fields.require(schema == SCHEMA, "schema", schema, f"{SCHEMA!r}")
@@ -128,6 +140,8 @@ def _movements(rows: list[Fields], minor: int, scale: int) -> dict[str, list[Mov
     for row in rows:
         ref, sources = row.found.get("ref_seq"), row.found.get("from_seq", [])
         same = ref is None or (ref != row.found["seq"] and items.get(ref) == row.found["item"])
+        # A return of what nobody sold is an answer of the costing (RETURN_WITHOUT_REF).
+        same = same or row.found["type"] in _RETURNS
         row.require(same, "ref_seq", ref, "the seq of another movement of the same item")
         other = next((source for source in sources if source not in consumed), None)
         row.require(other is None, "from_seq", other, "the seq of a movement of type consume")
@@ -143,8 +157,10 @@ def _expected(fields: Fields, methods: tuple[str, ...]) -> Mapping[str, Mapping[
     for method in expected.found:
         answer = expected.inner(method)
         assert answer is not None, "the method is there"
-        answer.only({"x", "error"} if method == LINEAR else _EXPECTED)
-        answer.require(bool(answer.found), method, answer.found, "something to compare")
+        known = {"x", "error"} if method == LINEAR else _EXPECTED
+        answer.only(REMARKS | known)
+        tells = not known.isdisjoint(answer.found)
+        answer.require(tells, method, answer.found, "something to compare")
         if method != LINEAR:
             _check_answer(answer)
         answers[method] = answer.found
@@ -152,17 +168,17 @@ def _expected(fields: Fields, methods: tuple[str, ...]) -> Mapping[str, Mapping[
 
 
 def _check_answer(answer: Fields) -> None:
-    alone = "error" not in answer.found or len(answer.found) == 1
+    alone = "error" not in answer.found or len(_EXPECTED & answer.found.keys()) == 1
     answer.require(alone, "error", answer.found.get("error"), "alone: what fails has no numbers")
     answer.number("cogs")
     for row in answer.objects("closing") if "closing" in answer.found else []:
-        row.only({"item", "warehouse", "qty", "value"})
+        row.only(REMARKS | {"item", "warehouse", "qty", "value"})
         row.text("item")
         row.text("warehouse")
         row.number("qty")
         row.number("value")
     for row in answer.objects("lines") if "lines" in answer.found else []:
-        row.only({"seq", "value", "variance", "true_up"})
+        row.only(REMARKS | {"seq", "value", "variance", "true_up"})
         row.integer("seq")
         for field in ("value", "variance", "true_up"):
             row.number(field)

@@ -134,6 +134,50 @@ def test_goods_made_of_others_cost_what_those_did_and_what_is_added() -> None:
         assert closing == {"M": "5", "A": "8"}, method
 
 
+@pytest.mark.parametrize("method", ["moving_avg", "fifo", "periodic_avg"])
+def test_a_return_of_what_nobody_moved_is_an_error_of_its_item_not_of_the_file(method: str) -> None:
+    for kind in ("sales_return", "purchase_return"):
+        back = {"type": kind, "qty": "1", "ref_seq": 9}
+        assert _answer([RECEIPT, back], method)["error"] == "RETURN_WITHOUT_REF"
+        of_another_item = back | {"item": "B", "ref_seq": 1}
+        assert _answer([RECEIPT, of_another_item], method)["error"] == "RETURN_WITHOUT_REF"
+
+
+@pytest.mark.parametrize("method", ["moving_avg", "fifo", "periodic_avg"])
+def test_books_may_open_with_nothing_but_not_with_value_that_nothing_carries(method: str) -> None:
+    nothing = {"type": "opening", "qty": "0", "unit_cost": "0"}
+    sold = {"type": "issue", "qty": "1"}
+    assert _answer([nothing, RECEIPT, sold], method)["cogs"] == "5"
+    left = {"type": "opening", "qty": "0", "value": "100"}
+    assert _answer([left], method)["error"] == "ORPHAN_VALUE"
+
+
+def test_every_item_that_fails_is_told_and_any_of_them_may_be_expected() -> None:
+    rows: list[dict[str, Any]] = [
+        {"type": "issue", "qty": "1"},
+        {"type": "receipt", "qty": "1", "item": "B"},
+        {"type": "receipt", "qty": "1", "item": "C", "value": "4"},
+    ]
+    found = _answer(rows, "fifo", expected={"fifo": {"error": "MISSING_COST"}})
+    assert (found["error"], found["item"], found["movements"]) == ("NEGATIVE_STOCK", "A", [1])
+    assert [(e["error"], e["item"]) for e in found["errors"]] == [
+        ("NEGATIVE_STOCK", "A"), ("MISSING_COST", "B")
+    ]  # fmt: skip
+    assert found["matches_expected"] is True
+    wrong = _answer(rows, "fifo", expected={"fifo": {"error": "OVERFLOW"}})
+    assert wrong["differences"] == ["error: expected OVERFLOW, found NEGATIVE_STOCK"]
+
+
+def test_remarks_may_stand_anywhere_and_change_nothing() -> None:
+    remarks = {"note": "n", "source_ref": "page 9", "derived": True, "comment": None}
+    closing = [{"item": "A", "warehouse": "W1", "qty": "2", "value": "10", **remarks}]
+    lines = [{"seq": 1, "value": "10", **remarks}]
+    expected = {"fifo": {"cogs": "0", "closing": closing, "lines": lines, **remarks}}
+    vector = _vector([{**RECEIPT, **remarks}], expected=expected, **remarks)
+    document = {"schema": "costing-vectors/1", "licence": "own", "vectors": [vector], **remarks}
+    assert check_document(document)["summary"]["matched"] == 1
+
+
 def test_the_cause_of_an_error_is_told_before_what_follows_from_it() -> None:
     rows: list[dict[str, Any]] = [
         {"type": "produce", "qty": "1", "from_seq": [2]},
@@ -184,8 +228,9 @@ def _wanted(**expected: Any) -> dict[str, Any]:
         (_vector([{"type": "count"}]), ["qty", "null", "0 or above"]),
         (_vector([{"type": "transfer", "qty": "1"}]), ["to_warehouse", "null", "a string"]),
         (_vector([{"type": "issue", "qty": "1", "date": "5/1/26"}]), ["date", "YYYY-MM-DD"]),
-        (_vector([{"type": "sales_return", "qty": "1", "ref_seq": 9}]), ["ref_seq", "9"]),
-        (_vector([{"type": "sales_return", "qty": "1", "ref_seq": 1}]), ["ref_seq", "another"]),
+        (_moved(type="landed_cost", value="1", ref_seq=9), ["ref_seq", "9"]),
+        (_moved(type="landed_cost", value="1", ref_seq=2), ["ref_seq", "another"]),
+        (_moved(type="sales_return", qty="1", ref_seq="1"), ["ref_seq", "an integer"]),
         (_vector([], minor_digits=9), ["minor_digits", "9", "from 0 to 6"]),
         (_vector([], colour="red"), ["field", "colour", "movements"]),
         (_vector([], negative="allow"), ["negative", "allow", "forbid, provisional"]),
@@ -203,6 +248,7 @@ def _wanted(**expected: Any) -> dict[str, Any]:
         (_moved(type="transfer", qty="1", to_warehouse="W1"), ["to_warehouse", "another"]),
         (_wanted(lifo={"cogs": "1"}), ["lifo", "moving_avg", "fifo"]),
         (_wanted(fifo={}), ["fifo", "something to compare"]),
+        (_wanted(fifo={"note": "by hand"}), ["fifo", "something to compare"]),
         (_wanted(fifo={"cost": "1"}), ["cost", "cogs"]),
         (_wanted(fifo={"error": "OVERFLOW", "cogs": "1"}), ["error", "alone"]),
         (_wanted(fifo={"closing": [{"item": "A", "warehouse": "W1", "worth": "1"}]}), ["worth"]),
@@ -243,7 +289,10 @@ def test_exit_codes_tell_match_mismatch_and_bad_file(
     )
     assert main([str(path), "--json"]) == 1
     assert main([str(path), "--method", "fifo"]) == 0
-    path.write_text("{")
-    assert main([str(path)]) == 2
+    path.write_text("\ufeff" + json.dumps(_vector([RECEIPT])), "utf-8")
+    assert main([str(path)]) == 0
+    for bad in ("{", "[" * 100_000, '{"id": "a", "movements": [], "id": "b"}', '{"id": NaN}'):
+        path.write_text(bad)
+        assert main([str(path)]) == 2
     assert main([str(tmp_path / "absent.json")]) == 2
     assert "absent.json" in capsys.readouterr().err
