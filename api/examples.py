@@ -132,7 +132,6 @@ PARAMETERS: Mapping[str, Any] = {
     "item": "A",
     "period": "2026-01",
     "queue": "default",
-    "period": "2026-01",
     "state": "running",
     "kind": "costing.run",
     "company": "SAMPLE",
