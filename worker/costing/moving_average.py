@@ -11,7 +11,7 @@
 
 from worker.costing.exact import Price, half_up
 from worker.costing.pool_state import Piece, Pool, printed
-from worker.costing.results import ClosingLayer
+from worker.costing.results import ClosingLayer, Policy
 
 
 class MovingAverage(Pool):
@@ -104,19 +104,43 @@ class MovingAverage(Pool):
 
 
 class PrintedAverage(MovingAverage):
-    """Sells at the price that a textbook prints; for parity with such examples only."""
+    """Sells at the price that a textbook prints; for parity with such examples only.
 
-    __slots__ = ()
+    The price is printed when goods come in, and holds for all that goes out until the next do.
+    """
+
+    __slots__ = ("shelf",)
+
+    def __init__(self, name: str, policy: Policy, last: Price | None) -> None:
+        super().__init__(name, policy, last)
+        self.shelf: Price | None = None
+
+    def receive(self, qty: int, value: int, origin: int | None, lot: str | None) -> int:
+        """Join the average, which is printed anew."""
+        self.shelf = None
+        return super().receive(qty, value, origin, lot)
+
+    def add_value(self, value: int, lot: str | None) -> None:
+        """Dearer or cheaper from now on: printed anew."""
+        self.shelf = None
+        super().add_value(value, lot)
+
+    def give_back(
+        self, qty: int, cost: int, origin: int | None, lot: str | None, hint: int | None
+    ) -> int:
+        """Out at the cost, which leaves another average: printed anew."""
+        self.shelf = None
+        return super().give_back(qty, cost, origin, lot, hint)
 
     def issue(self, qty: int, lot: str | None, hint: int | None) -> int:
         """Out at the rounded price; what an empty pool has left goes to a line beside."""
         digits = self.policy.unit_cost_digits
         if digits is None or not 0 < qty <= self.qty:
             return super().issue(qty, lot, hint)
-        price = printed(Price(self.value, self.qty), digits, self.policy)
+        price = self.shelf or printed(Price(self.value, self.qty), digits, self.policy)
+        self.shelf = self.last = price
         drained = qty == self.qty
         out = price.of(qty) if drained else min(price.of(qty), self.value)
-        self.last = price
         self.qty -= qty
         self.value -= out
         if drained:

@@ -193,6 +193,17 @@ def test_a_transfer_inside_the_pool_of_all_warehouses_moves_no_value() -> None:
     assert [row["value"] for row in found["stores"]] == ["5", "5"]
 
 
+def test_a_printed_price_holds_until_goods_come_in() -> None:
+    sold = {"type": "issue", "qty": "1"}
+    rows = [{"type": "receipt", "qty": "3", "value": "100"}, sold, sold]
+    rows += [{"type": "receipt", "qty": "2", "value": "40"}, sold, {"type": "issue", "qty": "2"}]
+    found = _answer(rows, "moving_avg", minor_digits=2, unit_cost_digits=2)
+    # 100 / 3 = 33.33, twice; then (33.34 + 40) / 3 = 24.45, which is 0.01 more than there was
+    sales = [line["value"] for line in found["lines"] if line["seq"] in {2, 3, 5, 6}]
+    assert sales == ["33.33", "33.33", "24.45", "48.90"]
+    assert (found["rounding"], found["cogs"]) == ("-0.01", "140.00")
+
+
 def test_numbers_larger_than_any_double_stay_exact() -> None:
     rows = [{"type": "receipt", "qty": "3", "unit_cost": "1234567890123.456789"}]
     found = _answer(rows, "fifo", minor_digits=6)
