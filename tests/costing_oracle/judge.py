@@ -158,6 +158,8 @@ def _is_near(item: str, costs: ItemCosts, known: Exact, company: Company, policy
         assert abs(pool.closing.value - value) <= lines, f"closing value of {name}: {float(value)}"
     if policy.residue is not ResiduePolicy.CUMULATIVE or policy.unit_cost_digits is not None:
         return
+    # More of it would be no rounding, and would make the bounds below say nothing.
+    assert pushes <= 1 + len(costs.lines) + len(pools), f"{pushes} pushes"
     movements = company.movements()
     _pairs_vanish(costs, known.cancelled, movements)
     for line in costs.lines:

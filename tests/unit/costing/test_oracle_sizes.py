@@ -85,8 +85,8 @@ def ring(stores: int) -> Book:
     return book
 
 
-def dense(stores: int) -> Book:
-    """Every store sends to every other."""
+def dense(stores: int, *, drained: bool = False) -> Book:
+    """Every store sends to every other, and sells some or all of what is left."""
     book, chance = Book(), random.Random(6)
     for store in range(stores):
         book.add("receipt", store, 2 * stores * 9, chance.randrange(1, 10**9))
@@ -94,8 +94,13 @@ def dense(stores: int) -> Book:
         for target in range(stores):
             if source != target:
                 book.add("transfer", source, chance.randrange(1, 9), to=target)
+    left = [0] * stores
+    for m in book.rows:
+        left[int(m.store[1:])] += m.qty if m.to_store is None else -m.qty
+        if m.to_store is not None:
+            left[int(m.to_store[1:])] += m.qty
     for store in range(stores):
-        book.add("issue", store, stores)
+        book.add("issue", store, left[store] if drained else stores)
     return book
 
 
@@ -113,8 +118,15 @@ def test_fifty_stores_that_all_send_to_each_other_are_solved_exactly() -> None:
     solves(book, costs)
 
 
-def test_twelve_stores_that_all_send_to_each_other_are_what_the_oracle_says() -> None:
-    judged(dense(12).company())
+@pytest.mark.parametrize("drained", [False, True])
+def test_twelve_stores_that_all_send_to_each_other_are_what_the_oracle_says(
+    *, drained: bool
+) -> None:
+    """Where nothing is left nothing is worth anything: residues are pushed along the transfers."""
+    answer = judged(dense(12, drained=drained).company())["A"]
+    assert isinstance(answer, ItemCosts)
+    assert drained == all(pool.closing == (0, 0) for pool in answer.pools)
+    assert not drained or any(pool.pushes for pool in answer.pools)
 
 
 def test_a_chain_of_a_thousand_stores_needs_no_recursion() -> None:
