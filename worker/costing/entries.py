@@ -240,16 +240,22 @@ class _Reader:
     def _receipt_of(self, movement: Movement) -> Reference | None:
         if movement.ref is None:
             return None
-        receipt = self.by_id.get(movement.ref)
-        if receipt is None:
+        if movement.ref not in self.by_id:
             known = self.references.get(movement.ref)
             return known if known is not None and known.kind in RECEIVING else None
-        if receipt.kind not in RECEIVING or receipt.id in self.cancelled:
+        receipt = self._standing_receipt(movement.ref)
+        if receipt is None:
             return None
         value = None if receipt.sources else receipt.value
         if value is not None:
             value += self.landed.get(receipt.id, 0)
         return Reference(receipt.kind, receipt.store, receipt.qty, value, 0)
+
+    def _standing_receipt(self, number: int) -> Movement | None:
+        """Goods that came in within the period and were not taken back."""
+        found = self.by_id.get(number)
+        stands = found is not None and found.kind in RECEIVING and number not in self.cancelled
+        return found if stands else None
 
     def _take(self, movement: Movement, whole: int, returned: int, excess: Code) -> int:
         """How much was back before this return, which may not bring back more than there was."""
@@ -281,6 +287,13 @@ class _Reader:
     def _landed_cost(self, movement: Movement, pool: str) -> Entry:
         """Joins the inputs; of a receipt of an earlier period only for what may still be there."""
         value = movement.value
+        receipt = None if movement.ref is None else self._standing_receipt(movement.ref)
+        if receipt is not None and receipt.store != movement.store:
+            # Booked elsewhere, it still is a cost of its receipt: there the goods came in.
+            home = self.pool_of.get(receipt.store)
+            if home is None:
+                return self._out_of_scope()
+            return _known(movement._replace(store=receipt.store), home, value)
         late = None if movement.ref is None else self.references.get(movement.ref)
         if value is None or late is None or movement.ref in self.by_id or late.qty == 0:
             return _known(movement, pool, value)

@@ -287,3 +287,16 @@ def test_items_made_of_each_other_fail_together_and_say_which_one_did() -> None:
         i: [p.code for p in a.problems] for i, a in answers.items() if isinstance(a, ItemFailure)
     }
     assert codes == {"X": ["NEGATIVE_STOCK"], "Y": ["SOURCE_NOT_COSTED"]}
+
+
+def test_freight_booked_in_another_pool_is_a_cost_of_its_receipt() -> None:
+    """As the replayed methods have it; where it was booked there may be no goods at all."""
+    costs = costed(
+        stock_of(
+            moved(1, "receipt", 10, value=1000),
+            moved(2, "landed_cost", 0, value=50, ref=1, store="S3"),
+            moved(3, "issue", 4),
+        )
+    )
+    assert values(costs) == {1: 1000, 2: 50, 3: 420}
+    assert [(store.store, store.closing) for store in costs.stores] == [("S1", Flow(6, 630))]
