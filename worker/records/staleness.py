@@ -22,16 +22,12 @@ class Aged:
 
 
 # Shared, and in their order: a run of such a period that is being activated is waited for, and
-# its new rows are seen; movements enter meanwhile.
+# its new rows are seen; movements enter meanwhile. Also of periods without results: the first ones
+# of a period may be written at this very moment.
 LOCK_LATER = text("""
     SELECT period, pg_advisory_xact_lock_shared(books.period_gate_key(company, period))
       FROM (SELECT p.company, p.period FROM books.periods p
              WHERE p.company = :company AND p.period > :period AND p.status <> 'closed'
-               AND EXISTS (SELECT FROM books.brands b
-                            WHERE b.company = p.company AND (
-                                  SELECT true FROM books.active_results a
-                                   WHERE a.company = p.company AND a.brand = b.code
-                                     AND a.period = p.period LIMIT 1))
              ORDER BY p.period) AS later""")
 AGE_PERIOD = text("""
     WITH judged AS MATERIALIZED (
