@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.errors import PermanentError
-from tests.costing_books import FEBRUARY, Books, open_books
+from tests.costing_books import FEBRUARY, JANUARY, Books, open_books
 from tests.factories import execute, fetch, scalar
 
 FEBRUARY_DAY = date(2026, 2, 3)
@@ -107,6 +107,36 @@ async def test_goods_that_cross_are_costed_by_the_company(books: Books) -> None:
     )
     assert [row.brand for row in rows] == ["RED", "RED", "BLUE", "RED"]
     assert await scalar(books.app, "SELECT bool_and(tied) FROM books.active_results")
+
+
+async def test_goods_that_only_arrived_are_not_opened_with_nothing(books: Books) -> None:
+    """February is costed for another item alone: nobody has told what BLUE has left of B."""
+    for store in ("R1", "B1"):
+        await books.move("opening", 10, store=store, value=1000, day=date(2026, 1, 1))
+    await books.move("opening", 10, item="B", value=1000, day=date(2026, 1, 1))
+    await books.move("transfer", 4, item="B", to_store="B1")
+    await execute(
+        books.app,
+        "INSERT INTO books.periods (company, period, starts_on, ends_on)"
+        " VALUES ('ACME', '2026-03', '2026-03-01', '2026-03-31')",
+    )
+    await books.cost(brand=None)
+    await books.cost(FEBRUARY, brand=None, items=["A"])
+    await books.move("receipt", 4, item="B", store="B1", value=4000, day=date(2026, 3, 2))
+    result = await books.cost("2026-03", brand=None)
+    assert [(each["brand"], each["code"]) for each in result["errors"]] == [
+        ("BLUE", "OPENING_NOT_COSTED")
+    ]
+
+
+async def test_a_brand_that_goods_only_arrived_at_is_costed_in_its_order(books: Books) -> None:
+    await books.move("opening", 10, value=1000, day=date(2026, 1, 1))
+    await books.move("transfer", 4, to_store="B1")
+    await books.cost()
+    with pytest.raises(PermanentError) as refused:
+        await books.cost(FEBRUARY, brand=None)
+    assert refused.value.code == "PREVIOUS_PERIOD_NOT_COSTED"
+    assert refused.value.details == {"brands": ["BLUE"], "period": JANUARY}
 
 
 async def test_brands_that_were_tied_are_not_parted_by_a_run_of_one(books: Books) -> None:

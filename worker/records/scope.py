@@ -141,6 +141,10 @@ UNCOSTED_BRANDS = text("""
      WHERE b.company = :company AND (CAST(:brand AS text) IS NULL OR b.code = :brand)
        AND EXISTS (SELECT FROM books.stock_movements m
                     WHERE m.company = b.company AND m.brand = b.code
+                      AND m.posting_date < :starts_on
+                   UNION ALL
+                   SELECT FROM books.stock_movements m
+                    WHERE m.company = b.company AND m.to_brand = b.code AND m.to_brand <> m.brand
                       AND m.posting_date < :starts_on)
        AND NOT EXISTS (SELECT FROM books.active_results a
                         WHERE a.company = b.company AND a.brand = b.code

@@ -38,6 +38,11 @@ LIST_ITEMS = text("""
                SELECT FROM books.stock_movements e
                 WHERE e.company = :company AND e.brand = w.brand AND e.item = w.item
                   AND e.posting_date < :starts_on
+                  AND pg_visible_in_snapshot(e.xid, (SELECT snapshot FROM run))
+               UNION ALL
+               SELECT FROM books.stock_movements e
+                WHERE e.company = :company AND e.to_brand = w.brand AND e.to_brand <> e.brand
+                  AND e.item = w.item AND e.posting_date < :starts_on
                   AND pg_visible_in_snapshot(e.xid, (SELECT snapshot FROM run)))),
            coalesce((SELECT m.method FROM books.costing_methods m
                       WHERE m.company = :company AND m.item = w.item AND m.valid_from <= :starts_on
