@@ -224,9 +224,11 @@ class _Reader:
     def _purchase_return(self, movement: Movement, pool: str) -> Entry:
         source = self._receipt_of(movement)
         if source is None:
+            if movement.ref is not None:
+                raise _RefusedError(Code.RETURN_WITHOUT_REF)
             if movement.basis == "average":
                 return Entry(movement, Role.OUT, pool, movement.qty, None, None)
-            if movement.value is None or movement.ref is not None:
+            if movement.value is None:
                 raise _RefusedError(Code.RETURN_WITHOUT_REF)
             return Entry(movement, Role.RETURN, pool, movement.qty, movement.value, None)
         before = self._take(movement, source.qty, source.returned, Code.RETURN_EXCEEDS_RECEIPT)

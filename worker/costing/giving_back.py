@@ -92,7 +92,7 @@ def _bought_at(running: Running, movement: Movement) -> int | None:
     receipt = _receipt_of(running, movement)
     if receipt is not None:
         return _part_of(running, movement, receipt, Code.RETURN_EXCEEDS_RECEIPT)
-    if movement.basis == "average":
+    if movement.ref is None and movement.basis == "average":
         return None
     if movement.ref is not None or movement.value is None:
         raise RefusedError(Code.RETURN_WITHOUT_REF)

@@ -141,6 +141,10 @@ def test_a_return_of_what_nobody_moved_is_an_error_of_its_item_not_of_the_file(m
         assert _answer([RECEIPT, back], method)["error"] == "RETURN_WITHOUT_REF"
         of_another_item = back | {"item": "B", "ref_seq": 1}
         assert _answer([RECEIPT, of_another_item], method)["error"] == "RETURN_WITHOUT_REF"
+    at_average = {"type": "purchase_return", "qty": "1", "basis": "average"}
+    assert "error" not in _answer([RECEIPT, at_average], method)
+    named = _answer([RECEIPT, at_average | {"ref_seq": 9}], method)
+    assert (named["error"], named["movements"]) == ("RETURN_WITHOUT_REF", [2])
 
 
 @pytest.mark.parametrize("method", ["moving_avg", "fifo", "periodic_avg"])
