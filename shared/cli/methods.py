@@ -2,7 +2,6 @@
 
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode
 
 import click
 
@@ -27,14 +26,13 @@ def methods() -> None:
 @calls_api
 def show_(company: str, item: str, *, as_json: bool, retry_for: float) -> None:
     """Show how ITEM has been and will be costed: who decided it, when and why."""
-    query = urlencode({"company": company, "item": item})
     with Api(retry_for) as api:
-        found = api.get(f"/v1/costing-methods?{query}").body
+        found = api.get("/v1/costing-methods", {"company": company, "item": item}).body
     if as_json:
         print_json(found)
         return
     rows = [_row(each) for each in found["decisions"]]
-    rows.append(("", found["initial"], "", "", ""))
+    rows.append(("at first", found["initial"], "", "", ""))
     columns = ("from", "method", "decided by", "at", "reason")
     show.console().print(table("", columns, rows))
 
@@ -42,7 +40,7 @@ def show_(company: str, item: str, *, as_json: bool, retry_for: float) -> None:
 def _row(each: dict[str, Any]) -> tuple[str, ...]:
     why = each["reason"] or ""
     day = f"{each['valid_from']}{' (mid-year)' if each['mid_year'] else ''}"
-    return (day, each["method"], each["decided_by"], each["decided_at"], why)
+    return (day, each["method"], each["decided_by"], show.clock(each["decided_at"]), why)
 
 
 @methods.command("decide")
