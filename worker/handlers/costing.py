@@ -5,30 +5,21 @@ activate it behind the period's gate. The work list in the database says what is
 attempt goes on where the last commit of any attempt stopped. A preview is the same up to the gate.
 """
 
-from collections.abc import Mapping
-
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from shared.errors import Conflict, RetryableError
+from shared.errors import Conflict
 from shared.kinds.costing import COSTING_PREVIEW, COSTING_RUN, CostingRunPayload
 from shared.logs import log
 from worker.context import CleanupContext, JobContext
+from worker.fence import FencedTransaction
 from worker.handlers import Handler
 from worker.handlers.costing_chunks import cost_pending
 from worker.handlers.costing_part import share_run
 from worker.handlers.costing_results import nothing_to_cost, preview_result, run_result
+from worker.handlers.costing_rounds import catch_up, put_back
 from worker.records.activation import activate, close_gate
 from worker.records.beginning import NothingToCostError, begin_run
-from worker.records.changes import costed_together, find_changed
-from worker.records.cost_results import Sealed, seal_run, take_back
-from worker.records.cost_runs import (
-    CostRun,
-    Rules,
-    move_snapshot,
-    read_run,
-    set_scope,
-    take_snapshot,
-)
+from worker.records.changes import find_changed
+from worker.records.cost_results import Sealed, seal_run
+from worker.records.cost_runs import CostRun, Rules, read_run
 from worker.records.differences import end_preview, errors_by_code
 from worker.records.leftovers import (
     drop_storage,
@@ -36,10 +27,8 @@ from worker.records.leftovers import (
     find_leftovers,
     try_drop_storage,
 )
-from worker.records.scope import closed_under, read_families
-from worker.records.work_list import list_items
 
-# How often one attempt follows movements that keep arriving before it leaves it to the next.
+# How often an attempt follows movements that keep arriving before it keeps them waiting.
 MOST_ROUNDS = 5
 
 
@@ -67,10 +56,8 @@ async def run_costing(context: JobContext, payload: CostingRunPayload) -> None:
         except _InputChangedError:
             continue
         return
-    raise RetryableError(
-        f"INPUT_CHANGED: movements of period {run.period} kept arriving during {MOST_ROUNDS} "
-        "rounds; what is costed so far is kept"
-    )
+    await cost_pending(context, run, payload.chunk_movements)
+    await _complete_behind_gate(context, run, payload.chunk_movements)
 
 
 async def _resume(context: JobContext) -> CostRun | None:
@@ -118,55 +105,46 @@ async def _drop_leftovers(context: JobContext) -> None:
 
 
 async def _settle(context: JobContext, run: CostRun) -> tuple[CostRun, Sealed | None]:
-    """Seal the run if nothing changed since its snapshot; else put the changed items back to work.
-
-    The snapshot moves in the transaction that takes the old results back, so that at any moment
-    the run's rows are those of its snapshot. What is costed together is redone together, also by
-    documents that have only come since.
-    """
+    """Seal the run if nothing changed since its snapshot; else put the changed items back."""
     async with context.transaction() as tx:
-        conn = tx.connection
-        snapshot = await take_snapshot(conn)
-        changed = await find_changed(conn, run)
-        if not changed:
-            return run, await seal_run(conn, run)
-        await move_snapshot(conn, run, snapshot)
-        families_of = await read_families(conn, run)
-        redo = await _together(conn, run, changed, families_of)
-        log.info("costing.input_changed", run_id=run.id, changed=len(changed), items=len(redo))
-        await take_back(conn, run, redo)
-        if run.items is not None:
-            await set_scope(conn, run, run.items | redo)
-        await list_items(conn, run, frozenset(redo), families_of)
-        moved = await read_run(conn, run.id)
-        assert moved is not None, "only this job ends its run"
+        moved = await put_back(tx.connection, run)
+        if moved is None:
+            return run, await seal_run(tx.connection, run)
     return moved, None
 
 
-async def _together(
-    conn: AsyncConnection, run: CostRun, changed: set[str], families_of: Mapping[str, str]
-) -> set[str]:
-    """What has changed with all that was or is to be costed together with it."""
-    redo: set[str] = set()
-    while redo != changed:
-        redo = changed
-        changed = await costed_together(conn, run, set(closed_under(families_of, redo)))
-    return redo
-
-
 async def _complete(context: JobContext, run: CostRun, sealed: Sealed) -> None:
-    fence = context.lease.fence
     async with context.completion() as tx:
         if run.dry_run:
-            differences = await end_preview(tx.connection, run, fence)
-            codes = await errors_by_code(tx.connection, run)
-            tx.result = preview_result(run, sealed, differences, codes)
-            await try_drop_storage(tx.connection, run.id)
+            await _end_preview(context, tx, run, sealed)
             return
         await close_gate(tx.connection, run)
         if await find_changed(tx.connection, run):
             raise _InputChangedError
-        aged = await activate(tx.connection, run, fence)
+        aged = await activate(tx.connection, run, context.lease.fence)
+        tx.result = run_result(run, sealed, aged)
+
+
+async def _end_preview(
+    context: JobContext, tx: FencedTransaction, run: CostRun, sealed: Sealed
+) -> None:
+    differences = await end_preview(tx.connection, run, context.lease.fence)
+    codes = await errors_by_code(tx.connection, run)
+    tx.result = preview_result(run, sealed, differences, codes)
+    await try_drop_storage(tx.connection, run.id)
+
+
+async def _complete_behind_gate(context: JobContext, run: CostRun, chunk_movements: int) -> None:
+    """Cost the newest changes while nobody writes; a preview, which keeps nobody, is as of now."""
+    async with context.completion() as tx:
+        if not run.dry_run:
+            await close_gate(tx.connection, run)
+        run = await catch_up(context, tx.connection, run, chunk_movements)
+        sealed = await seal_run(tx.connection, run)
+        if run.dry_run:
+            await _end_preview(context, tx, run, sealed)
+            return
+        aged = await activate(tx.connection, run, context.lease.fence)
         tx.result = run_result(run, sealed, aged)
 
 

@@ -70,6 +70,21 @@ async def cost_pending(
     return tally
 
 
+async def cost_held(
+    context: JobContext, conn: AsyncConnection, run: CostRun, chunk_movements: int
+) -> None:
+    """As cost_pending(), chunk after chunk in the caller's transaction."""
+    after = ""
+    while pending := await next_items(conn, run, after, chunk_movements):
+        chunk = _Chunk(pending, await load_units(conn, run, pending))
+        await write_results(conn, run, await _compute(context, chunk, run, _policy(run)))
+        after = pending[-1].family
+
+
+def _policy(run: CostRun) -> Policy:
+    return Policy(residue=ResiduePolicy(run.residue_policy), negative=Negative(run.negative))
+
+
 async def _computed(
     context: JobContext, run: CostRun, chunk_movements: int, part: int | None
 ) -> AsyncGenerator[tuple[list[PendingItem], ChunkResults], None]:
@@ -80,7 +95,7 @@ async def _computed(
             pending = await next_items(conn, run, after, chunk_movements, part)
             return _Chunk(pending, await load_units(conn, run, pending)) if pending else None
 
-    policy = Policy(residue=ResiduePolicy(run.residue_policy), negative=Negative(run.negative))
+    policy = _policy(run)
     reading = asyncio.create_task(read(""), name="read a chunk")
     computing: asyncio.Task[ChunkResults] | None = None
     before: list[PendingItem] = []
