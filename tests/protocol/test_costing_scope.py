@@ -148,6 +148,15 @@ async def test_asking_again_widens_the_run_that_waits(
     assert (await _payload(books, answers[0].job_id)).get("items") == merged
 
 
+async def test_lists_that_together_are_too_long_mean_all(books: Books) -> None:
+    """Each alone is no more than a payload may be; who asks second is not refused for the first."""
+    await _stock(books)
+    halves = [[f"{n:040}" for n in range(first, first + 4000)] for first in (0, 4000)]
+    first, second = [await _submit(books, items=half) for half in halves]
+    assert (second.job_id, second.duplicate) == (first.job_id, "merged")
+    assert await _payload(books, first.job_id) == {"period": JANUARY}
+
+
 async def test_fifty_identical_submits_are_one_run(books: Books) -> None:
     await _stock(books)
     answers = [await _submit(books) for _ in range(50)]
