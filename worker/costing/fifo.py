@@ -12,7 +12,7 @@
 # ruff: noqa: ARG002 - pools of every method are asked in one way
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from worker.costing.exact import Price, half_up, share
 from worker.costing.pool_state import Piece, Pool, RefusedError
@@ -28,24 +28,25 @@ _NOBODY_KNOWS = -(2**64)  # an origin that is no movement's id
 class Layers(Pool):
     """The layers of one pool (or of one lot in it), the oldest first.
 
-    `tracked` are the origins that somebody will ask for. A layer that a return took out of the
-    middle stays in the queue with quantity 0 until it is passed.
+    `tracked` are the origins that somebody will ask for, one set for all lots. A layer that a
+    return took out of the middle stays in the queue with quantity 0 until it is passed.
     """
 
-    __slots__ = ("exact", "index", "lot", "owed", "queue")
+    __slots__ = ("exact", "index", "lot", "owed", "queue", "tracked")
 
     def __init__(
         self,
         name: str,
         policy: Policy,
         last: Price | None,
-        tracked: Iterable[int],
+        tracked: AbstractSet[int],
         lot: str | None = None,
     ) -> None:
         super().__init__(name, policy, last)
         self.queue: deque[Layer] = deque()
         self.owed: deque[Layer] = deque()
-        self.index: Index = {origin: [] for origin in tracked}
+        self.index: Index = {}
+        self.tracked = tracked
         self.exact = policy.unit_cost_digits is None
         self.lot = lot
 
@@ -59,8 +60,8 @@ class Layers(Pool):
             self.queue.append(layer)
             self.qty += qty
             self.value += value
-            if layer[2] in self.index:
-                self.index[layer[2]].append(layer)
+            if layer[2] in self.tracked:
+                self.index.setdefault(layer[2], []).append(layer)
         return true_up
 
     def issue(self, qty: int, lot: str | None, hint: int | None) -> int:

@@ -4,7 +4,7 @@
 - each lot of a pool is a queue of its own, costed as in `fifo.py`
 """
 
-from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from worker.costing.exact import Price, share
 from worker.costing.fifo import Layers
@@ -19,10 +19,10 @@ class Lots(Pool):
     __slots__ = ("queues", "tracked")
 
     def __init__(
-        self, name: str, policy: Policy, last: Price | None, tracked: Iterable[int]
+        self, name: str, policy: Policy, last: Price | None, tracked: AbstractSet[int]
     ) -> None:
         super().__init__(name, policy, last)
-        self.tracked = tuple(tracked)
+        self.tracked = tracked
         self.queues: dict[str | None, Layers] = {}
 
     def receive(self, qty: int, value: int, origin: int | None, lot: str | None) -> int:

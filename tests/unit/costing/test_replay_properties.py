@@ -2,6 +2,7 @@
 
 import random
 import time
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -233,3 +234,17 @@ def test_ten_thousand_layers_cost_ten_times_a_thousand() -> None:
     """Nothing walks the queue: with a walk of all layers for each return it would be a hundred."""
     small = min(_seconds(1_000) for _ in range(3))
     assert _seconds(10_000) < 40 * small
+
+
+def test_a_thousand_serial_numbers_take_the_memory_of_a_thousand_layers() -> None:
+    """A lot remembers the layers of its own receipts, not of all that any return names."""
+    told = [move(n, "receipt", 2, value=100, lot=f"L{n}") for n in range(1, 1_001)]
+    told += [move(1_000 + n, "purchase_return", 1, ref=n, lot=f"L{n}") for n in range(1, 1_001)]
+    stock = story(Method.SPECIFIC, *told)
+    tracemalloc.start()
+    answer = cost_items([stock], POOLS, Policy())["A"]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(answer, ItemCosts)
+    assert answer.pools[0].closing == Flow(1_000, 50_000)
+    assert most < 10 * 2**20
