@@ -77,7 +77,7 @@ class Fields:
         """The same for a value that stands within the field."""
         if value is None:
             return None
-        rule = "a decimal number in a string"
+        rule = "a decimal number in a string, below 10^24, at most 24 decimals"
         good = isinstance(value, str | int) and not isinstance(value, bool)
         self.require(good, field, value, rule)
         try:
