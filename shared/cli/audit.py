@@ -67,9 +67,9 @@ def _table(acts: list[dict[str, Any]]) -> Any:
             _who(act),
             act["approver"],
             act["source"],
-            act["job_id"] or act["target"],
+            act["target"] or act["job_id"],
             "/".join(filter(None, (act["company"], act["brand"]))),
-            _facts(act["facts"]),
+            _facts(act),
         )
         for act in acts
     ]
@@ -82,8 +82,10 @@ def _who(act: dict[str, Any]) -> str:
     return f"{act['principal']}{key}"
 
 
-def _facts(facts: dict[str, Any]) -> str:
-    told = {name: value for name, value in facts.items() if value is not None}
+def _facts(act: dict[str, Any]) -> str:
+    told = {name: value for name, value in act["facts"].items() if value is not None}
+    if act["target"] and act["job_id"]:
+        told["job"] = act["job_id"]
     return ", ".join(f"{name}={_plain(value)}" for name, value in told.items())
 
 

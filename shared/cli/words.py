@@ -38,7 +38,8 @@ def approval_advice(action: str, target: str) -> str:
     what = target
     if action.startswith("period."):
         company, _, period = target.rpartition("/")
-        what = f"{period} --company {company}"
+        why = " --reason …" if action == "period.reopen" else ""
+        what = f"{period} --company {company}{why}"
     verb = action.replace("job.", "").replace(".", " ")
     return (
         f"another account with role operate runs `chot approve {action} {target}`, then "

@@ -54,6 +54,8 @@ async def test_a_costed_period_is_closed_and_takes_nothing_any_more(books: Books
     assert (result["results"], result["runs"]) == (2, [run["run_id"]])
     assert result["ledger"] == "not checked: there is no ledger yet"
     assert await events(books) == ["close_asked", "closing", "closed"]
+    told = "SELECT progress_done, progress_total FROM chot.jobs WHERE kind = 'period.close'"
+    assert await fetch(books.app, told) == [(2, 2)]
     with pytest.raises(DBAPIError, match="PERIOD_CLOSED"):
         await books.move("receipt", 1, value=5)
     with pytest.raises(PermanentError) as error:

@@ -51,6 +51,7 @@ async def close_period(context: JobContext, payload: PeriodClosePayload) -> None
             await _require_ready(tx.connection, close)
             counted = await count_closed(tx.connection, close)
             await end_closing(tx.connection, close, counted)
+            tx.progress(2, 2, unit="steps", message="closed")
             tx.result = {"outcome": "closed", "period": close.period, **counted, "ledger": LEDGER}
     except _NotReadyError as found:
         await _refuse(context, close, found.findings)

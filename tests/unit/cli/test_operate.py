@@ -319,7 +319,11 @@ COMPLETE = {
         {"costing.preview", "costing.part"},
     ),
     "a shell": ("chot completion ", 2, {"bash", "zsh", "fish"}),
-    "an act to approve": ("chot approve ", 2, {"job.redrive", "group.redrive"}),
+    "an act to approve": (
+        "chot approve ",
+        2,
+        {"job.redrive", "group.redrive", "period.close", "period.reopen"},
+    ),
     "an act of the audit": ("chot audit --action kind.", 3, {"kind.pause", "kind.resume"}),
     "an option": ("chot list --submit", 2, {"--submitter"}),
 }

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from api.example_bodies import ACT
 from shared.cli import run
 from shared.cli.words import approval_advice
 from tests.unit.cli.conftest import Peer, job
@@ -139,3 +140,17 @@ def test_the_advice_for_an_approval_is_a_command_that_there_is() -> None:
     said = approval_advice("period.close", "A/B/2026-01")
     assert "`chot approve period.close A/B/2026-01`" in said
     assert "`chot period close 2026-01 --company A/B --approval …`" in said
+    said = approval_advice("period.reopen", "A/2026-01")
+    assert "`chot period reopen 2026-01 --company A --reason … --approval …`" in said
+
+
+def test_the_audit_names_the_period_of_a_close(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An act on something is told by what it was on; the job that does it stands beside."""
+    close = ACT | {"action": "period.close", "target": "SAMPLE/2026-01", "facts": {"reason": "end"}}
+    peer.say(200, {"acts": [close], "next_cursor": None})
+    assert run(["audit", "--action", "period.close"]) == 0
+    row = capsys.readouterr().out.splitlines()[1]
+    assert "SAMPLE/2026-01" in row
+    assert f"reason=end, job={ACT['job_id']}" in row
