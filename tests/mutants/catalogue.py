@@ -3,6 +3,7 @@
 from tests.mutants import (
     averages,
     groups,
+    judged,
     locking,
     movements,
     order,
@@ -24,6 +25,7 @@ MUTANTS = (
     *periods.MUTANTS,
     *replays.MUTANTS,
     *averages.MUTANTS,
+    *judged.MUTANTS,
     *runs.MUTANTS,
     *results.MUTANTS,
 )

@@ -75,3 +75,10 @@ def test_the_oldest_goods_leave_first() -> None:
     two: Told = [("receipt", 2, {"value": 10}), ("receipt", 2, {"value": 40})]
     assert costed(Method.FIFO, *two, ("issue", 2, {}))[3] == 10
     assert costed(Method.FIFO, *two, ("issue", 3, {}))[3] == 30
+
+
+def test_a_pool_that_sells_all_it_got_sells_it_for_what_it_got() -> None:
+    """Its price is 3⅓, but 4 came with the one unit: the residue is pushed into the issue."""
+    sent = ("transfer", 1, {"to_store": "S2"})
+    lines = costed(Method.PERIODIC, *SALES[:2], sent, ("issue", 1, {"store": "S2"}))
+    assert (lines[3], lines[4]) == (4, 4)
