@@ -5,6 +5,7 @@ known, or that means nothing where it stands, is a fault: of a vector only remar
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -77,8 +78,8 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; of a field that is there twice JSON would silently keep the last."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        times = Counter(name for name, _ in pairs)
+        twice = next(name for name in times if times[name] > 1)
         raise ValueError(f"the field {json.dumps(twice)} is there twice in one object")
     return found
 
@@ -93,7 +94,7 @@ def parse_document(document: Any, source: str) -> list[Vector]:
     fields.require(schema == SCHEMA, "schema", schema, f"{SCHEMA!r}")
     found = [_vector(each) for each in fields.objects("vectors")]
     names = [vector.id for vector in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
     fields.require(twice is None, "id", twice, "unique in its file")
     return found
 
