@@ -103,13 +103,14 @@ def _closing(vector: Vector, item: str, place: str, closing: Flow) -> dict[str, 
 def _failure(failed: Mapping[str, ItemFailure]) -> dict[str, Any]:
     """The first problem, and where there are more all of them as `errors`.
 
-    The cause before its consequences: an item that is only made of a failed one comes last.
+    In the order of items, the cause before its consequences: one that is only made of a failed one
+    comes last.
     """
 
-    def is_consequence(item: str) -> bool:
-        return failed[item].problems[0].code == Code.SOURCE_NOT_COSTED
+    def place(item: str) -> tuple[bool, str]:
+        return failed[item].problems[0].code == Code.SOURCE_NOT_COSTED, item
 
-    items = sorted(failed, key=is_consequence)
+    items = sorted(failed, key=place)
     told = [_problem(item, found) for item in items for found in failed[item].problems]
     return told[0] | ({"errors": told} if len(told) > 1 else {})
 

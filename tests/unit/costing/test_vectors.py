@@ -158,12 +158,12 @@ def test_books_may_open_with_nothing_but_not_with_value_that_nothing_carries(met
 
 def test_every_item_that_fails_is_told_and_any_of_them_may_be_expected() -> None:
     rows: list[dict[str, Any]] = [
-        {"type": "issue", "qty": "1"},
         {"type": "receipt", "qty": "1", "item": "B"},
+        {"type": "issue", "qty": "1"},
         {"type": "receipt", "qty": "1", "item": "C", "value": "4"},
     ]
     found = _answer(rows, "fifo", expected={"fifo": {"error": "MISSING_COST"}})
-    assert (found["error"], found["item"], found["movements"]) == ("NEGATIVE_STOCK", "A", [1])
+    assert (found["error"], found["item"], found["movements"]) == ("NEGATIVE_STOCK", "A", [2])
     assert [(e["error"], e["item"]) for e in found["errors"]] == [
         ("NEGATIVE_STOCK", "A"), ("MISSING_COST", "B")
     ]  # fmt: skip
