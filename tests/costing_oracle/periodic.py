@@ -52,6 +52,7 @@ class Exact:
     variances: dict[int, Fraction] = field(default_factory=dict)
     true_ups: dict[Node, Fraction] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
+    unpriced: set[Node] = field(default_factory=set)
 
 
 def exact(
@@ -327,8 +328,10 @@ class _Period:
         try:
             prices = solved(matrix, right)
         except SingularError:
-            raise RefusedError(Code.CYCLE_WITHOUT_SOURCE) from None
+            # Goods made of all that they were made into: no price is right, and no code is.
+            raise RefusedError(None) from None
         self.result.prices = dict(zip(nodes, prices, strict=True))
+        self.result.unpriced = self.pools.keys() - set(nodes)
         for node in self.pools:
             self.result.prices.setdefault(node, self._last_price(node))
 

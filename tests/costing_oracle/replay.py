@@ -310,6 +310,8 @@ class _Replay:
             return
         moved = self._take(m, m.qty)
         self.result.lines[m.id] = sum(x.value for x in moved)
+        if self.method == "moving_avg":
+            moved = [Layer(m.qty, self.result.lines[m.id], m.id)]
         for layer in moved:
             self.result.true_ups[m.id] += self._put(target, layer)
 

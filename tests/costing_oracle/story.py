@@ -32,9 +32,9 @@ Place = tuple[object, ...]
 
 
 class RefusedError(Exception):
-    """The item cannot be costed: a code, and a movement that the code must name."""
+    """The item cannot be costed: a code (None: whichever), and a movement that it must name."""
 
-    def __init__(self, code: Code, movement: int | None = None) -> None:
+    def __init__(self, code: Code | None, movement: int | None = None) -> None:
         super().__init__(code, movement)
         self.code, self.movement = code, movement
 
