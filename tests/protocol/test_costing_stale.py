@@ -146,6 +146,19 @@ async def test_a_return_rests_on_the_cost_of_its_sale_even_when_the_closing_is_t
     assert await _stale(books) == []
 
 
+async def test_a_run_that_keeps_what_it_cannot_cost_makes_nothing_stale(books: Books) -> None:
+    """A has crossed to the other brand: a run of one brand leaves its result as it was."""
+    await books.move("opening", 10, value=1000, day=date(2026, 1, 1))
+    sale = await books.move("issue", 2)
+    await books.move("transfer", 4, to_store="B1")
+    await books.cost(brand=None)
+    await books.move("sales_return", 1, ref=sale, day=FEBRUARY_DAY)
+    await books.cost(FEBRUARY, brand=None)
+    result = await books.cost(brand="RED")
+    assert [each["code"] for each in result["errors"]] == ["OUT_OF_SCOPE"]
+    assert await _stale(books) == []
+
+
 async def test_a_sale_that_is_costed_anew_meanwhile_is_read_again(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,8 @@ AGE_PERIOD = text("""
        AND a.stale <> j.stale
     RETURNING a.stale""")
 # What refers to earlier movements rests on their costs, not only on the closing: any change of
-# the item counts, and only another run of that period makes it sound again.
+# the item counts, and only another run of that period makes it sound again. What a brand cannot
+# cost keeps the result it has: nothing changes for it.
 AGE_REFERRING = text("""
     UPDATE books.active_results a SET stale = true
      WHERE a.company = :company AND a.period > :period AND a.refers AND NOT a.stale
@@ -57,7 +58,8 @@ AGE_REFERRING = text("""
              LEFT JOIN books.active_results old
                ON old.company = :company AND old.brand = w.brand AND old.period = :period
               AND old.item = w.item
-            WHERE w.run_id = :run_id AND old.digest IS DISTINCT FROM w.digest)
+            WHERE w.run_id = :run_id AND old.digest IS DISTINCT FROM w.digest
+              AND (NOT w.out_of_scope OR old.run_id IS NULL))
        AND EXISTS (SELECT FROM books.periods p
                     WHERE p.company = a.company AND p.period = a.period AND p.status <> 'closed')
     RETURNING a.period""")
