@@ -18,7 +18,7 @@ from shared.client.wanted import fresh_key, key_header
 DUPLICATES = {
     "joined": "the same work is already active: joined that job",
     "merged": "the same work was pending: merged into that job",
-    "follow_up": "the same work is running: this payload follows when it has ended",
+    "follow_up": "the same work is running; this payload becomes a job of its own when that ends",
 }
 UNKNOWN_MEMBER = "is not a member of this object"
 
@@ -146,4 +146,6 @@ def _sentence(answer: Answer, *, then: str, again: bool) -> str:
         return f"job {job_id}: accepted before under this key; {how}"
     duplicate = answer.body.get("duplicate")
     said = DUPLICATES.get(str(duplicate), "accepted")
+    if duplicate == "follow_up":
+        then = then.replace("follows it", "follows the one that runs")
     return f"job {job_id}: {said}{then.format(job_id)}"

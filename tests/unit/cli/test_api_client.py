@@ -229,3 +229,14 @@ def test_a_submit_under_a_key_that_was_used_says_so(
     peer.script = [(202, {"id": "0190-job", "created": True}, {})]
     assert run([*SUBMIT, "--key", "mine", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["replayed"] is False
+
+
+def test_what_comes_after_a_running_job_is_not_promised_by_its_id(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The payload is kept for a job of its own: waiting for the one that runs is not waiting for it."""
+    peer.say(200, job("running", created=False, duplicate="follow_up"))
+    assert run(SUBMIT) == 0
+    said = capsys.readouterr().err
+    assert "this payload becomes a job of its own when that ends" in said
+    assert "follows the one that runs" in said
