@@ -1,6 +1,7 @@
 """What is true of a whole run, in words: the sheet with the proof of an export."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 from sqlalchemy import RowMapping
 
@@ -8,14 +9,16 @@ from shared.costs.flows import BESIDE, IN, OUT
 from shared.costs.shown import scaled
 
 Row = RowMapping
+# A number is one where somebody may want to add it up; a code that looks like one is text.
+Fact = tuple[str, str | Decimal]
 TOTALS: Mapping[str, str] = {
     "opening": "Opening (Tồn đầu kỳ)",
-    "receipt": "Received (Nhập mua)",
+    "receipt": "Received, made (Nhập mua, sản xuất)",
     "gain": "Found (Nhập thừa, điều chỉnh tăng)",
     "sales_return": "Sales returned (Hàng bán trả lại)",
     "transfer_in": "From other pools (Nhập điều chuyển)",
     "issue": "Sold: cost of sales (Giá vốn hàng bán)",
-    "usage": "Used, short (Xuất dùng, thiếu)",
+    "usage": "Used, short (Xuất dùng, sản xuất, thiếu)",
     "purchase_return": "Returned to supplier (Xuất trả nhà cung cấp)",
     "transfer_out": "To other pools (Xuất điều chuyển)",
     "rounding": "Rounding (Chênh lệch làm tròn)",
@@ -31,11 +34,9 @@ CHECKS: Mapping[str, str] = {
 }
 
 
-def facts_of(
-    run: Row, counts: Row | None, proven: Row | None, *, brand: str | None
-) -> list[tuple[str, str]]:
+def facts_of(run: Row, counts: Row | None, proven: Row | None, *, brand: str | None) -> list[Fact]:
     """Pairs of a name and what is so; of one `brand` only where there is one."""
-    facts = [
+    facts: list[Fact] = [
         ("Cost run (Lần tính giá)", str(run["id"])),
         ("Company (Công ty)", run["company"]),
         ("Brand (Thương hiệu)", brand or run["brand"] or "all (tất cả)"),
@@ -50,9 +51,9 @@ def facts_of(
     ]
     if counts is not None:
         facts += [
-            ("Items (Mã hàng)", str(counts["total"])),
-            ("Items that could not be costed (Lỗi)", str(counts["failed"])),
-            ("Movements", str(counts["movements"])),
+            ("Items (Mã hàng)", Decimal(counts["total"])),
+            ("Items that could not be costed (Lỗi)", Decimal(counts["failed"])),
+            ("Movements", Decimal(counts["movements"])),
         ]
     if proven is not None:
         facts += _proof(run, proven, whole=brand is None)
@@ -64,16 +65,19 @@ def facts_of(
     return facts
 
 
-def _proof(run: Row, proven: Row, *, whole: bool) -> list[tuple[str, str]]:
+def _proof(run: Row, proven: Row, *, whole: bool) -> list[Fact]:
     digits = run["minor_digits"]
     values = {name: int(proven[f"v_{name}"]) for name in TOTALS}
-    facts = [(words, scaled(values[name], digits)) for name, words in TOTALS.items()]
+    facts: list[Fact] = [
+        (words, Decimal(scaled(values[name], digits))) for name, words in TOTALS.items()
+    ]
     came = sum(values[name] for name in ("opening", *IN))
     went = sum(values[name] for name in (*OUT, *BESIDE, "closing"))
     facts += [
-        ("Opening + in (Tồn đầu + Nhập)", scaled(came, digits)),
-        ("Out + closing (Xuất + Tồn cuối)", scaled(went, digits)),
+        ("Opening + in (Tồn đầu + Nhập)", Decimal(scaled(came, digits))),
+        ("Out + closing (Xuất + Tồn cuối)", Decimal(scaled(went, digits))),
     ]
     # A part of the brands may have sent more to the others than it got.
     checks = [name for name in CHECKS if whole or name != "transfers_broken"]
-    return facts + [(CHECKS[name], str(proven[name])) for name in checks]
+    facts += [(CHECKS[name], Decimal(proven[name])) for name in checks]
+    return facts

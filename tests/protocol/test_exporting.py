@@ -139,9 +139,9 @@ async def test_a_workbook_has_the_rows_and_what_proves_them(
     closing = "Closing: value (Tồn cuối kỳ: giá trị)"
     assert [row[closing] for row in rows] == [30_000] * 4
     proof = dict(book[PROOF].iter_rows(values_only=True))
-    assert proof["Closing (Tồn cuối kỳ)"] == "120000"
+    assert proof["Closing (Tồn cuối kỳ)"] == 120000
     assert proof["Opening + in (Tồn đầu + Nhập)"] == proof["Out + closing (Xuất + Tồn cuối)"]
-    assert {value for name, value in proof.items() if name[:2] in {"I1", "I2", "I3", "I4"}} == {"0"}
+    assert {value for name, value in proof.items() if name[:2] in {"I1", "I2", "I3", "I4"}} == {0}
     checksum = await scalar(
         exports.app, "SELECT checksum FROM books.cost_runs WHERE id = :r", r=run
     )
@@ -160,7 +160,7 @@ async def test_a_brands_export_has_its_rows_and_totals_only(
     _, content = await exports.export(run, brand="RED", format="xlsx")
     book = workbook(tmp_path, content)
     proof = dict(book[PROOF].iter_rows(values_only=True))
-    assert proof["Closing (Tồn cuối kỳ)"] == "60000"
+    assert proof["Closing (Tồn cuối kỳ)"] == 60000
     assert not any(name.startswith("I3") for name in proof)
 
 

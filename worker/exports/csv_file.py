@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 from worker.exports.cells import Column, Row, guarded
@@ -24,6 +25,6 @@ class CsvFile:
         """Append rows."""
         self._writer.writerows([guarded(cell) for cell in row] for row in rows)
 
-    def close(self, _facts: Sequence[tuple[str, str]]) -> None:
+    def close(self, _facts: Sequence[tuple[str, str | Decimal]]) -> None:
         """End it. What proves the run has no place in a table of one kind of rows."""
         self._file.close()

@@ -38,12 +38,12 @@ def _both(head: str, words: str) -> list[Column]:
 
 WORDS = {
     "opening": ("Opening", "Tồn đầu kỳ"),
-    "receipt": ("Received", "Nhập mua"),
+    "receipt": ("Received, made", "Nhập mua, sản xuất"),
     "gain": ("Found", "Nhập thừa, điều chỉnh tăng"),
     "sales_return": ("Sales returned", "Nhập hàng bán trả lại"),
     "transfer_in": ("From other pools", "Nhập điều chuyển"),
-    "issue": ("Sold", "Xuất bán; giá trị: giá vốn hàng bán"),
-    "usage": ("Used, short", "Xuất dùng, thiếu, điều chỉnh giảm"),
+    "issue": ("Sold", "Xuất bán, giá vốn"),
+    "usage": ("Used, short", "Xuất dùng, sản xuất, thiếu, điều chỉnh giảm"),
     "purchase_return": ("Returned to supplier", "Xuất trả nhà cung cấp"),
     "transfer_out": ("To other pools", "Xuất điều chuyển"),
     "closing": ("Closing", "Tồn cuối kỳ"),

@@ -6,6 +6,7 @@ the attempt ends, and the next one starts over.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ class TableFile(Protocol):
         """Append rows."""
         ...
 
-    def close(self, facts: Sequence[tuple[str, str]]) -> None:
+    def close(self, facts: Sequence[tuple[str, str | Decimal]]) -> None:
         """Write what is left; `facts` are what is true of the whole."""
         ...
 
@@ -63,7 +64,7 @@ def add(path: str, rows: Sequence[tuple[Any, ...]]) -> None:
     opened.add([cells(row, minor_digits=order.minor_digits, digits=order.digits) for row in rows])
 
 
-def finish(path: str, facts: Sequence[tuple[str, str]]) -> int:
+def finish(path: str, facts: Sequence[tuple[str, str | Decimal]]) -> int:
     """Close the file; answers its size in bytes."""
     _, opened = _OPEN.pop(path)
     opened.close(facts)

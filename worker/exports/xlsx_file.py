@@ -5,6 +5,7 @@ begins with =, +, - or @ is no formula. A number that Excel could not hold exact
 """
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +50,15 @@ class XlsxFile:
                 self._write(self._next, number, cell)
             self._next += 1
 
-    def close(self, facts: Sequence[tuple[str, str]]) -> None:
+    def close(self, facts: Sequence[tuple[str, str | Decimal]]) -> None:
         """Add the sheet with the facts, and write the file."""
         self._end_sheet()
-        sheet = self._book.add_worksheet(PROOF)
-        sheet.set_column(0, 0, 44)
-        sheet.set_column(1, 1, 70)
+        self._sheet = self._book.add_worksheet(PROOF)
+        self._sheet.set_column(0, 0, 44)
+        self._sheet.set_column(1, 1, 70)
         for row, (name, value) in enumerate(facts):
-            sheet.write_string(row, 0, name, self._head)
-            sheet.write_string(row, 1, _fitting(value))
+            self._sheet.write_string(row, 0, name, self._head)
+            self._write(row, 1, Number(f"{value:f}") if isinstance(value, Decimal) else value)
         self._book.close()
 
     def _begin_sheet(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.access import EVERYTHING
-from shared.costs.facts import facts_of
+from shared.costs.facts import Fact, facts_of
 from shared.costs.runs import count_items, prove, read_run
 from shared.errors import PermanentError
 from shared.files import CHUNK_BYTES
@@ -77,7 +77,7 @@ async def run_export(context: JobContext, payload: CostingExportPayload) -> None
 
 async def _look(
     context: JobContext, payload: CostingExportPayload
-) -> tuple[Wanted, int, list[tuple[str, str]]]:
+) -> tuple[Wanted, int, list[Fact]]:
     """Which rows, in which currency, and what the sheet with the proof says."""
     async with context.read() as conn:
         run = await read_run(conn, payload.run_id, EVERYTHING)
@@ -103,9 +103,7 @@ async def _look(
     return wanted, run["minor_digits"], facts_of(run, counts, proven, brand=brand)
 
 
-async def _write(
-    context: JobContext, wanted: Wanted, order: Order, facts: list[tuple[str, str]]
-) -> int:
+async def _write(context: JobContext, wanted: Wanted, order: Order, facts: list[Fact]) -> int:
     """Every row into the file on disk, by the child; answers how many there were."""
     async with context.read() as conn:
         total = await count_rows(conn, wanted)

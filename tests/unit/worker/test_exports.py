@@ -44,7 +44,13 @@ def xlsx_of(tmp_path: Path, rows: list[list[Cell]], **options: Any) -> Any:
     path = tmp_path / "table.xlsx"
     file = XlsxFile(path, COLUMNS, title="Results", **options)
     file.add(rows)
-    file.close([("Checksum", "ab"), ("Note", "=1+1")])
+    facts: list[tuple[str, str | Decimal]] = [
+        ("Checksum", "ab"),
+        ("Note", "=1+1"),
+        ("Company", "007"),
+        ("Sum", Decimal("-1.50")),
+    ]
+    file.close(facts)
     return workbook(path)
 
 
@@ -83,6 +89,8 @@ def test_no_text_of_a_workbook_is_a_formula(tmp_path: Path) -> None:
     told = [str(cell.value).replace("_x000D_", "\r") for cell in cells[3:]]
     assert told == list(FORMULAS)
     assert book[PROOF]["B2"].data_type in {"s", "inlineStr"}
+    assert book[PROOF]["B3"].value == "007", "a code is no number"
+    assert book[PROOF]["B4"].value == -1.5, "a sum is one, and can be added up"
     assert [sheet["B2"].value, sheet["B3"].value] == [12.5, -3]
     assert (sheet["B2"].number_format, sheet["B3"].number_format) == ("#,##0.00", "#,##0")
 
