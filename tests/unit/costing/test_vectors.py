@@ -1,6 +1,7 @@
 """`chot costing check`: every worked example of tests/cases/costing, and what it refuses."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from worker.costing.fields import BadFileError
 
 CASES = Path(__file__).parents[2] / "cases" / "costing"
 FILES = sorted(CASES.glob("*.json"))
+BY_HAND = CASES.parent / "costing_by_hand" / "kinds.json"
 EXPECTATIONS = 67
 
 
@@ -32,6 +34,25 @@ def test_no_expectation_of_any_example_is_passed_over() -> None:
     assert len(results) == EXPECTATIONS
     assert {result["method"] for result in results} == {
         "periodic_avg", "moving_avg", "fifo", "specific", "linear_system"
+    }  # fmt: skip
+
+
+def test_every_kind_of_example_is_answered_in_whatever_order_its_rows_stand() -> None:
+    """Every error by every method, returns, freight, counts, provisional stock, circles, lots."""
+    document = json.loads(BY_HAND.read_text("utf-8"))
+    wrong = [r for r in check_document(document)["vectors"] if r["matches_expected"] is not True]
+    assert wrong == []
+    for vector in document["vectors"]:
+        random.Random(vector["id"]).shuffle(vector["movements"])
+    report = check_document(document)
+    assert [r for r in report["vectors"] if r["matches_expected"] is not True] == []
+    errors = {
+        e["error"] for v in document["vectors"] for e in v["expected"].values() if "error" in e
+    }
+    assert errors == {
+        "CYCLE_WITHOUT_SOURCE", "LOT_REQUIRED", "MISSING_COST", "NEGATIVE_STOCK", "ORPHAN_VALUE",
+        "OVERFLOW", "RETURN_EXCEEDS_ISSUE", "RETURN_EXCEEDS_RECEIPT", "RETURN_EXCEEDS_VALUE",
+        "RETURN_WITHOUT_REF",
     }  # fmt: skip
 
 
