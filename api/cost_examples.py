@@ -118,7 +118,7 @@ RESULT: dict[str, Any] = {
 }
 PLACE = {"company": "SAMPLE", "period": "2026-01"}
 RESULTS: dict[str, Any] = PLACE | {"currency_digits": 0, "results": [RESULT], "next_cursor": CURSOR}
-COSTS = RESULTS | {"items": {"total": 20_000, "failed": 2, "stale": 0}}
+COSTS = RESULTS | {"items": {"total": 20_000, "failed": 2, "stale": 0, "late": 0}}
 ERROR: dict[str, Any] = {
     "brand": "LUA",
     "item": "SP-00023",

@@ -65,6 +65,7 @@ class ActiveItems(BaseModel):
     total: int
     failed: int
     stale: int
+    late: int = Field(description="movements have come for them that no result holds yet")
 
 
 class CostPage(ResultPage):
@@ -264,6 +265,8 @@ async def costs(query: Annotated[CostsQuery, Query()], resources: Ready, who: Wh
         if not rows:
             await refuse_unknown_place(conn, who.scope, query.company, query.period)
         minor_digits = await minor_digits_of(conn, query.company)
-    items = {"total": counted["items"], "failed": counted["failed"], "stale": counted["stale"]}
+    items = {"total": counted["items"]} | {
+        name: counted[name] for name in ("failed", "stale", "late")
+    }
     place = {"company": query.company, "period": query.period}
     return json_response(place | _page(rows, query, minor_digits) | {"items": items})

@@ -140,9 +140,12 @@ def costs(limit: int, *, as_json: bool, retry_for: float, **filters: str | int |
         found = _pages(api, "/v1/costs", "results", filters, limit)
     _print_results(*found, limit=limit, as_json=as_json)
     items = found[2]["items"]
-    if not as_json and (items["failed"] or items["stale"]):
+    # An api of an older version tells of no late ones.
+    late = items.get("late", 0)
+    if not as_json and (items["failed"] or items["stale"] or late):
         told = f"{items['failed']} of {items['total']} items could not be costed"
-        click.echo(f"{told}, {items['stale']} are stale", err=True)
+        told += f", {items['stale']} are stale, {late} have late movements"
+        click.echo(told, err=True)
 
 
 def _print_results(

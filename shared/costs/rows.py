@@ -121,14 +121,18 @@ async def active_results(
 
 COUNT_ACTIVE = text("""
     SELECT count(*) AS items, count(*) FILTER (WHERE a.failed) AS failed,
-           count(*) FILTER (WHERE a.stale) AS stale
+           count(*) FILTER (WHERE a.stale) AS stale,
+           (SELECT count(DISTINCT (l.brand, l.item)) FROM books.late_movements l
+             WHERE l.company = :company AND l.period = :period
+               AND (CAST(:brands AS text[]) IS NULL
+                    OR l.brand = ANY (CAST(:brands AS text[])))) AS late
       FROM books.active_results a
      WHERE a.company = :company AND a.period = :period
        AND (CAST(:brands AS text[]) IS NULL OR a.brand = ANY (CAST(:brands AS text[])))""")
 
 
 async def count_active(conn: AsyncConnection, wanted: Wanted) -> RowMapping:
-    """How many items have an active result in the period, failed and stale ones apart."""
+    """How many items have an active result in the period; failed, stale and late ones apart."""
     binds = wanted.binds(FIRST, 0)
     named = {name: binds[name] for name in ("company", "period", "brands")}
     return (await conn.execute(COUNT_ACTIVE, named)).mappings().one()

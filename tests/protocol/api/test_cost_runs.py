@@ -254,7 +254,7 @@ async def test_an_item_that_a_later_run_has_taken_over_says_so(
     await execute(books, "UPDATE books.active_results SET stale = true WHERE item = 'A'")
     shown = (await client.get("/v1/costs?company=ACME&period=2026-01&item=A")).json()
     assert [row["stale"] for row in shown["results"]] == [True]
-    assert shown["items"] == {"total": 2, "failed": 0, "stale": 1}
+    assert shown["items"] == {"total": 2, "failed": 0, "stale": 1, "late": 0}
 
 
 async def test_what_brands_share_comes_first_and_once(
@@ -341,8 +341,12 @@ async def test_an_error_comes_with_the_movements_that_cause_it(
     assert [(each["pool"], each["movements"]) for each in rest["errors"]] == [(None, [])]
     only = (await client.get(f"{url}?code=MISSING_COST&item==B")).json()
     assert [each["code"] for each in only["errors"]] == ["MISSING_COST"]
-    items = (await client.get("/v1/costs?company=ACME&period=2026-01")).json()["items"]
-    assert items == {"total": 2, "failed": 1, "stale": 0}
+    now = "/v1/costs?company=ACME&period=2026-01"
+    items = {"total": 2, "failed": 1, "stale": 0, "late": 0}
+    assert (await client.get(now)).json()["items"] == items
+    async with books.begin() as conn:
+        await conn.execute(text(MOVE))
+    assert (await client.get(now)).json()["items"] == items | {"late": 1}, "no result holds it"
 
 
 DIFFERENCES = [

@@ -67,7 +67,8 @@ def test_what_holds_now_says_what_failed(peer: Peer, capsys: pytest.CaptureFixtu
     """On stderr; as JSON it is a member."""
     peer.say(200, COSTS | {"next_cursor": None})
     assert run(["costs", "--company", "SAMPLE", "--period", "2026-01"]) == 0
-    assert "2 of 20000 items could not be costed, 0 are stale" in capsys.readouterr().err
+    told = "2 of 20000 items could not be costed, 0 are stale, 0 have late movements"
+    assert told in capsys.readouterr().err
     assert run(["costs", "--company", "SAMPLE", "--period", "2026-01", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["items"] == COSTS["items"]
 
