@@ -138,15 +138,24 @@ def _movements(rows: list[Fields], minor: int, scale: int) -> dict[str, list[Mov
         movements.setdefault(items[movement.id], []).append(movement)
         if movement.kind == "consume":
             consumed.add(movement.id)
+    made_of: Counter[int] = Counter()
     for row in rows:
-        ref, sources = row.found.get("ref_seq"), row.found.get("from_seq", [])
+        ref, sources = row.found.get("ref_seq"), row.found.get("from_seq") or []
         same = ref is None or (ref != row.found["seq"] and items.get(ref) == row.found["item"])
         # A return of what nobody sold is an answer of the costing (RETURN_WITHOUT_REF).
         same = same or row.found["type"] in _RETURNS
         row.require(same, "ref_seq", ref, "the seq of another movement of the same item")
         other = next((source for source in sources if source not in consumed), None)
         row.require(other is None, "from_seq", other, "the seq of a movement of type consume")
-    return movements
+        made_of.update(sources)
+    return {item: [_once(m, made_of) for m in found] for item, found in movements.items()}
+
+
+def _once(movement: Movement, made_of: Mapping[int, int]) -> Movement:
+    """As in the books: of goods that two things are made of nobody says which costs how much."""
+    if all(made_of[source] == 1 for source in movement.sources):
+        return movement
+    return movement._replace(sources=(), value=None)
 
 
 def _expected(fields: Fields, methods: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:

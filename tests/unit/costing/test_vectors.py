@@ -203,6 +203,27 @@ def test_remarks_may_stand_anywhere_and_change_nothing() -> None:
     assert check_document(document)["summary"]["matched"] == 1
 
 
+def test_what_two_things_are_made_of_is_not_worth_twice_what_it_cost() -> None:
+    rows = [
+        {**RECEIPT, "item": "M"},
+        {"type": "consume", "qty": "1", "item": "M"},
+        {"type": "produce", "qty": "1", "from_seq": [2]},
+        {"type": "produce", "qty": "1", "from_seq": [2], "item": "B", "extra_value": "1"},
+    ]
+    for method in ("periodic_avg", "moving_avg", "fifo"):
+        found = _answer(rows, method)["errors"]
+        assert [(e["error"], e["movements"]) for e in found] == [
+            ("MISSING_COST", [3]), ("MISSING_COST", [4])
+        ], method  # fmt: skip
+
+
+def test_a_field_that_is_null_is_a_field_that_is_absent() -> None:
+    fields = ("to_warehouse", "ref_seq", "from_seq", "extra_value", "basis", "lot", "value")
+    rows = [RECEIPT | dict.fromkeys(fields)]
+    nothing = dict.fromkeys(("scope", "negative", "unit_cost_digits", "expected"))
+    assert _answer(rows, "fifo", **nothing)["closing"][0]["value"] == "10"
+
+
 def test_the_cause_of_an_error_is_told_before_what_follows_from_it() -> None:
     rows: list[dict[str, Any]] = [
         {"type": "produce", "qty": "1", "from_seq": [2]},
