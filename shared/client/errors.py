@@ -208,6 +208,10 @@ class NotAPreview(Conflict):
     """Only a preview has differences."""
 
 
+class MethodChangeRefused(Conflict):
+    """An item's costing method cannot change on that day; `more["code"]` says why."""
+
+
 class NotDead(Conflict):
     """Redrive of a job that is not dead; `more` has its `state`."""
 
@@ -244,6 +248,10 @@ class KeyReused(Refused):
     """Another body came under this key before; its answer stays."""
 
 
+class UnknownItem(Refused):
+    """No such item of the company."""
+
+
 class RateLimited(Limited):
     """The account asks too often."""
 
@@ -265,6 +273,7 @@ TYPES: Mapping[str, type[ApiError]] = {
     "cost-run-building": CostRunBuilding,
     "cost-run-gone": CostRunGone,
     "not-a-preview": NotAPreview,
+    "method-change-refused": MethodChangeRefused,
     "kind-not-found": KindNotFound,
     "group-not-found": GroupNotFound,
     "period-not-found": PeriodNotFound,
@@ -285,6 +294,7 @@ TYPES: Mapping[str, type[ApiError]] = {
     "internal-kind": InternalKind,
     "unknown-company": UnknownCompany,
     "unknown-brand": UnknownBrand,
+    "unknown-item": UnknownItem,
     "idempotency-key-reused": KeyReused,
     "rate-limited": RateLimited,
     "too-many-pending": TooManyPending,
