@@ -29,6 +29,10 @@ class Fields:
         if not holds:
             raise BadFileError(f"{self.place}: {field} = {_shown(value)}, but it must be: {rule}")
 
+    def without_nulls(self) -> "Fields":
+        """The same object without the fields that are null, which is as good as absent."""
+        return Fields({k: v for k, v in self.found.items() if v is not None}, self.place)
+
     def only(self, known: Collection[str], rule: str | None = None) -> None:
         """Refuse a field that is not known, by its name."""
         for field in self.found:

@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -164,9 +163,8 @@ def _expected(fields: Fields, methods: tuple[str, ...]) -> Mapping[str, Mapping[
         return {}
     expected.only(set(methods), "a method: " + ", ".join(methods))
     answers = {}
-    for method in expected.found:
-        answer = expected.inner(method)
-        assert answer is not None, "the method is there"
+    for method, told in expected.found.items():
+        answer = Fields(told, f"{expected.place}: {method}").without_nulls()
         known = {"x", "error"} if method == LINEAR else _EXPECTED
         answer.only(REMARKS | known)
         tells = not known.isdisjoint(answer.found)
@@ -225,4 +223,5 @@ def _of_system(fields: Fields, name: str, minor: int) -> Vector:
 
 def _fraction(fields: Fields, field: str, value: Any) -> Fraction:
     number = fields.exact(field, value)
-    return Fraction(number if number is not None else Decimal(0))
+    fields.require(number is not None, field, value, "a decimal number in a string")
+    return Fraction(number or 0)

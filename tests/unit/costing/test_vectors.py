@@ -222,6 +222,10 @@ def test_a_field_that_is_null_is_a_field_that_is_absent() -> None:
     rows = [RECEIPT | dict.fromkeys(fields)]
     nothing = dict.fromkeys(("scope", "negative", "unit_cost_digits", "expected"))
     assert _answer(rows, "fifo", **nothing)["closing"][0]["value"] == "10"
+    expected: Any = {"fifo": {"error": None, "cogs": None, "lines": None, "closing": []}}
+    assert _answer(rows, "fifo", expected=expected)["matches_expected"] is True
+    wrong = {"fifo": {"error": None, "cogs": "9"}}
+    assert _answer(rows, "fifo", expected=wrong)["matches_expected"] is False
 
 
 def test_the_cause_of_an_error_is_told_before_what_follows_from_it() -> None:
@@ -305,6 +309,8 @@ def _wanted(**expected: Any) -> dict[str, Any]:
         (_moved(type="transfer", qty="1", to_warehouse="W1"), ["to_warehouse", "another"]),
         (_wanted(lifo={"cogs": "1"}), ["lifo", "moving_avg", "fifo"]),
         (_wanted(fifo={}), ["fifo", "something to compare"]),
+        (_wanted(fifo={"cogs": None}), ["fifo", "something to compare"]),
+        (_wanted(fifo=None), ["fifo", "must be an object"]),
         (_wanted(fifo={"note": "by hand"}), ["fifo", "something to compare"]),
         (_wanted(fifo={"cost": "1"}), ["cost", "cogs"]),
         (_wanted(fifo={"error": "OVERFLOW", "cogs": "1"}), ["error", "alone"]),
@@ -314,6 +320,7 @@ def _wanted(**expected: Any) -> dict[str, Any]:
         ({"id": "s", "A": [["1", "2"]], "b": ["1"]}, ["A", "as long"]),
         ({"id": "s", "A": [["1"]], "b": ["1"], "movements": [RECEIPT]}, ["movements", "empty"]),
         ({"id": "s", "A": [["x"]], "b": ["1"]}, ["A", "x", "decimal number"]),
+        ({"id": "s", "A": [["1"]], "b": [None]}, ["b", "null", "decimal number"]),
     ],
 )
 def test_a_bad_file_is_refused_with_field_value_and_rule(document: Any, words: list[str]) -> None:
