@@ -208,6 +208,38 @@ async def test_layers_are_carried_into_the_next_period(books: Books) -> None:
     assert await books.closing(FEBRUARY) == [("R1", 8, 1600)]
 
 
+@pytest.mark.parametrize("method", ["periodic_avg", "moving_avg", "fifo", "specific"])
+async def test_what_is_owed_is_carried_into_the_next_period(books: Books, method: str) -> None:
+    """Three left at 100 that nobody had: February's receipt at 150 covers them first."""
+    await books.costed_by(method)
+    lot = "L1" if method == "specific" else None
+    await books.move("receipt", 2, value=200, lot=lot)
+    await books.move("issue", 5, day=date(2026, 1, 20), lot=lot)
+    await books.cost(negative="provisional")
+    assert await books.closing() == [("R1", -3, -300)]
+    await books.move("receipt", 10, value=1500, day=FEBRUARY_DAY, lot=lot)
+    result = await books.cost(FEBRUARY, negative="provisional")
+    assert await books.closing(FEBRUARY) == [("R1", 7, 1050)]
+    assert result["values"]["true_up"] == "150"
+
+
+@pytest.mark.parametrize("method", ["moving_avg", "fifo", "specific"])
+async def test_a_pool_that_owes_may_be_merged_with_one_that_has(books: Books, method: str) -> None:
+    """Three owed at 100 and five that cost 150: the new pool opens with two, worth 450."""
+    await books.costed_by(method)
+    lot = "L1" if method == "specific" else None
+    for store in ("R1", "R2"):
+        await books.pooled(store, store)
+        await books.pooled(store, "both", since="2026-02-01")
+    await books.move("receipt", 2, value=200, lot=lot)
+    await books.move("issue", 5, day=date(2026, 1, 20), lot=lot)
+    await books.move("receipt", 5, value=750, store="R2", lot=lot)
+    await books.cost(negative="provisional")
+    sale = await books.move("issue", 1, store="R2", day=FEBRUARY_DAY, lot=lot)
+    await books.cost(FEBRUARY)
+    assert (await books.costs(FEBRUARY))[sale] == 225
+
+
 async def test_pools_that_merge_queue_their_layers_by_day(books: Books) -> None:
     await books.costed_by("fifo")
     for store, day in (("R1", 5), ("R2", 3)):

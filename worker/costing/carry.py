@@ -52,7 +52,8 @@ def carried(stock: Stock, layout: Layout) -> Carried:
     if stock.method in LAYERED and openings:
         for pool, parts in sorted(_queues(_old_pools(states), layout).items()):
             for lot, qty, value, origin, day in _one_queue(parts):
-                layers.append(OpeningLayer(pool, lot, qty, value, origin))
+                if qty:
+                    layers.append(OpeningLayer(pool, lot, qty, value, origin))
                 if origin is not None and day is not None:
                     received[origin] = day
     prices = _last_prices(states, layout) if any(state.prices for _, state in states) else {}
@@ -66,7 +67,7 @@ def _old_pools(states: Sequence[tuple[str, State]]) -> dict[tuple[str, str], _Ol
         for store, pool, qty, value in state.balances:
             key = ("" if is_shared(pool) else brand, pool)
             old = pools.setdefault(key, _OldPool())
-            if qty > 0:
+            if qty:
                 old.holding.append(Opening(store, qty, value))
             # Each brand of a shared pool has read all of its layers.
             if key not in seen and not old.layers:
@@ -89,14 +90,30 @@ def _queues(
             lie = [o for o in old.holding if layout.pool_of[o.store] == target]
             if not old.layers:  # costed by another method so far: all of it is one layer
                 lie = [Opening("", sum(o.qty for o in lie), sum(o.value for o in lie))]
-            queues.setdefault(target, []).append([(None, o.qty, o.value, None, None) for o in lie])
+            left: list[_Layer] = [(None, o.qty, o.value, None, None) for o in lie]
+            queues.setdefault(target, []).append(_netted(left))
     return queues
 
 
 def _one_queue(parts: list[list[_Layer]]) -> Iterable[_Layer]:
     if len(parts) == 1:
         return parts[0]
-    return sorted((layer for part in parts for layer in part), key=_age)
+    return _netted(sorted((layer for part in parts for layer in part), key=_age))
+
+
+def _netted(layers: list[_Layer]) -> list[_Layer]:
+    """What is owed in one pool or store meets what lies in another: of that lot the net is left.
+
+    A pool opens with what its stores sum up to: nothing is covered, and no cost made up, by moving.
+    """
+    owed = {lot for lot, qty, *_ in layers if qty < 0}
+    if not owed or len(layers) == 1:
+        return layers
+    nets: list[_Layer] = []
+    for lot in sorted(owed, key=str):
+        of_lot = [layer for layer in layers if layer[0] == lot]
+        nets.append((lot, sum(x[1] for x in of_lot), sum(x[2] for x in of_lot), None, None))
+    return nets + [layer for layer in layers if layer[0] not in owed]
 
 
 def _age(layer: _Layer) -> tuple[bool, Any, int]:

@@ -61,10 +61,29 @@ def test_a_pool_that_is_new_takes_the_last_price_of_the_one_its_stores_were_in()
     assert opened.last_prices == {"RED/RED": Price(7, 2), "RED/outlet": Price(7, 2)}
 
 
-def test_goods_that_are_owed_make_no_layer() -> None:
-    state = State([("R1", "RED", -3, -30)])
+def test_goods_that_are_owed_keep_their_lot() -> None:
+    state = State([("R1", "RED", -3, -30)], [("RED", "L1", -3, -30, None, None)])
     opened = carried(stock(("RED", state)), layout(R1="RED/RED"))
-    assert (opened.openings, opened.layers) == ((Opening("R1", -3, -30),), ())
+    owed = OpeningLayer("RED/RED", "L1", -3, -30, None)
+    assert (opened.openings, opened.layers) == ((Opening("R1", -3, -30),), (owed,))
+
+
+def test_what_one_pool_owes_meets_what_lies_in_another_as_one_layer() -> None:
+    """Nothing is covered by putting pools together: the new one opens with the sum of its stores."""
+    state = State(
+        [("R1", "R1", -3, -30), ("R2", "R2", 5, 75)],
+        [("R1", None, -3, -30, None, None), ("R2", None, 5, 75, 9, JANUARY)],
+    )
+    opened = carried(stock(("RED", state)), layout(R1="RED/Y", R2="RED/Y"))
+    assert opened.layers == (OpeningLayer("RED/Y", None, 2, 45, None),)
+    lots = State(
+        state.balances, [("R1", "L1", -3, -30, None, None), ("R2", "L2", 5, 75, 9, JANUARY)]
+    )
+    opened = carried(stock(("RED", lots)), layout(R1="RED/Y", R2="RED/Y"))
+    assert opened.layers == (
+        OpeningLayer("RED/Y", "L1", -3, -30, None),
+        OpeningLayer("RED/Y", "L2", 5, 75, 9),
+    )
 
 
 def test_the_digest_is_of_what_counts_and_of_nothing_else() -> None:
