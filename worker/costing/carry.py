@@ -109,11 +109,17 @@ def _netted(layers: list[_Layer]) -> list[_Layer]:
     owed = {lot for lot, qty, *_ in layers if qty < 0}
     if not owed or len(layers) == 1:
         return layers
-    nets: list[_Layer] = []
-    for lot in sorted(owed, key=str):
-        of_lot = [layer for layer in layers if layer[0] == lot]
-        nets.append((lot, sum(x[1] for x in of_lot), sum(x[2] for x in of_lot), None, None))
+    nets = [
+        _net(lot, [layer for layer in layers if layer[0] == lot]) for lot in sorted(owed, key=str)
+    ]
+    if any(not net[1] and net[2] for net in nets):  # a value without goods is of all that is here
+        return [_net(None, layers)]
     return nets + [layer for layer in layers if layer[0] not in owed]
+
+
+def _net(lot: str | None, layers: list[_Layer]) -> _Layer:
+    qty, value = sum(layer[1] for layer in layers), sum(layer[2] for layer in layers)
+    return (lot, qty, value, None, None)
 
 
 def _age(layer: _Layer) -> tuple[bool, Any, int]:

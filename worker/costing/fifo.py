@@ -156,6 +156,8 @@ class Layers(Pool):
             self.value += value
         elif qty > 0:
             self.receive(qty, value, origin, lot)
+        else:
+            self.value += value  # told as ORPHAN_VALUE
 
     def layers(self) -> list[ClosingLayer]:
         """What is owed (below zero), then every layer, the oldest first."""

@@ -86,6 +86,16 @@ def test_what_one_pool_owes_meets_what_lies_in_another_as_one_layer() -> None:
     )
 
 
+def test_a_value_that_nettings_leave_without_goods_is_not_lost() -> None:
+    balances = [("R1", "R1", -3, -30), ("R2", "R2", 5, 75)]
+    lots = [("R1", "L1", -3, -30, None, None), ("R2", "L1", 3, 45, 8, JANUARY)]
+    state = State(balances, [*lots, ("R2", "L2", 2, 30, 9, JANUARY)])
+    opened = carried(stock(("RED", state)), layout(R1="RED/Y", R2="RED/Y"))
+    assert opened.layers == (OpeningLayer("RED/Y", None, 2, 45, None),)
+    state = State([("R1", "R1", -3, -30), ("R2", "R2", 3, 45)], lots)
+    assert carried(stock(("RED", state)), layout(R1="RED/Y", R2="RED/Y")).layers == ()
+
+
 def test_the_digest_is_of_what_counts_and_of_nothing_else() -> None:
     state = State([("R1", "RED", 3, 30)], [("RED", None, 3, 30, 9, JANUARY)])
     empty_store = State([("R2", "RED", 0, 0), *state.balances], state.layers)
