@@ -159,6 +159,24 @@ async def test_a_run_that_keeps_what_it_cannot_cost_makes_nothing_stale(books: B
     assert await _stale(books) == []
 
 
+async def test_brands_that_are_costed_together_are_stale_together(books: Books) -> None:
+    """From February on they share a pool: RED's price rests on what BLUE opens with."""
+    for store in ("R1", "B1"):
+        await books.pooled(store, "both", since="2026-02-01", shared=True)
+        await books.move("opening", 10, store=store, value=1000, day=date(2026, 1, 1))
+    for period in (JANUARY, FEBRUARY, MARCH):
+        await books.cost(period, brand=None)
+    late = await books.move("receipt", 5, store="B1", value=700)
+    await books.cost(brand="BLUE")
+    stale = [(FEBRUARY, "A")] * 2 + [(MARCH, "A")] * 2
+    assert await _stale(books) == stale
+    await books.cost(MARCH, brand=None)
+    assert await _stale(books) == stale, "February is no better yet"
+    await books.move("receipt", 5, store="B1", value=700, reverses=late)
+    await books.cost(brand="BLUE")
+    assert await _stale(books) == []
+
+
 async def test_a_sale_that_is_costed_anew_meanwhile_is_read_again(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:

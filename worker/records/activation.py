@@ -39,8 +39,10 @@ SPEAK = text("""
            (company, brand, period, item, run_id, failed, stale, method, tied, refers, digest,
             opening_digest, closing_digest, xid)
     SELECT CAST(:company AS text), w.brand, CAST(:period AS text), w.item, w.run_id, w.failed,
-           coalesce(p.stale, false), w.method, w.tied, w.refers, w.digest, w.opening_digest,
-           w.closing_digest, pg_current_xact_id()
+           coalesce(bool_or(p.stale) OVER (
+               PARTITION BY w.item, CASE WHEN w.tied THEN '' ELSE w.brand END), false),
+           w.method, w.tied, w.refers, w.digest, w.opening_digest, w.closing_digest,
+           pg_current_xact_id()
       FROM books.cost_run_items w
       LEFT JOIN books.active_results p
         ON p.company = :company AND p.brand = w.brand AND p.period = :previous_period

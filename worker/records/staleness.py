@@ -2,7 +2,8 @@
 
 Period after period: a result is stale if the one it opens with is, or closes with something else
 than it has read. It stops where nothing changes, so that a re-run that comes to the same closing
-leaves the later periods alone, and one that comes back to the old closing frees them again.
+leaves the later periods alone, and one that comes back to the old closing frees them again. What
+brands were costed together for is stale for all of them.
 """
 
 from dataclasses import dataclass
@@ -30,18 +31,22 @@ LOCK_LATER = text("""
              WHERE p.company = :company AND p.period > :period AND p.status <> 'closed'
              ORDER BY p.period) AS later""")
 AGE_PERIOD = text("""
-    WITH judged AS MATERIALIZED (
-        SELECT a.brand, a.item,
-               p.stale OR (a.stale AND a.refers)
-               OR coalesce(p.closing_digest <> a.opening_digest, true) AS stale
-          FROM books.cost_run_items w
+    WITH own AS MATERIALIZED (
+        SELECT a.brand, a.item, a.tied,
+               (a.stale AND a.refers) OR (p.item IS NOT NULL AND (
+                   p.stale OR coalesce(p.closing_digest <> a.opening_digest, true))) AS stale
+          FROM books.brands b
           JOIN books.active_results a
-            ON a.company = :company AND a.brand = w.brand AND a.period = :period
-           AND a.item = w.item
-          JOIN books.active_results p
-            ON p.company = :company AND p.brand = w.brand AND p.period = :previous_period
-           AND p.item = w.item
-         WHERE w.run_id = :run_id)
+            ON a.company = b.company AND a.brand = b.code AND a.period = :period
+           AND a.item IN (SELECT w.item FROM books.cost_run_items w WHERE w.run_id = :run_id)
+          LEFT JOIN books.active_results p
+            ON p.company = a.company AND p.brand = a.brand AND p.period = :previous_period
+           AND p.item = a.item
+         WHERE b.company = :company),
+    judged AS MATERIALIZED (
+        SELECT brand, item, bool_or(stale) OVER (
+                   PARTITION BY item, CASE WHEN tied THEN '' ELSE brand END) AS stale
+          FROM own)
     UPDATE books.active_results a SET stale = j.stale
       FROM judged j
      WHERE a.company = :company AND a.period = :period AND a.brand = j.brand AND a.item = j.item
