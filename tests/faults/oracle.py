@@ -4,9 +4,9 @@ from typing import Any
 
 import asyncpg
 
-from worker.costing.chunk import Unit, cost_chunk
-from worker.costing.movements import Reference
-from worker.costing.results import Policy, ResiduePolicy
+from worker.costing.engine import cost_items
+from worker.costing.movements import ItemStock, Movement, Reference, in_order
+from worker.costing.results import ItemCosts, Policy, ResiduePolicy
 
 READ_MOVEMENTS = """
     SELECT id, posting_date, posting_seq, kind, store, to_store, qty_base, value, ref_movement_id,
@@ -26,7 +26,7 @@ READ_BALANCES = """
         ON b.run_id = a.run_id AND b.brand = a.brand AND b.item = a.item
      WHERE a.company = $1 AND a.period = $2 AND NOT a.failed"""
 COLUMNS = 11
-CLOSING_QTY, CLOSING_VALUE = 14, 15
+POLICY = Policy(residue=ResiduePolicy.CUMULATIVE)
 
 Named = dict[str, Any]
 
@@ -49,35 +49,35 @@ async def compute_oracle(connection: asyncpg.Connection, company: str, period: s
     rows = await connection.fetch(READ_MOVEMENTS, company, period)
     stores = await connection.fetch(READ_STORES, company)
     pool_of = {row["code"]: f"{row['brand']}/{row['brand']}" for row in stores}
-    results = cost_chunk(_units(rows), pool_of, Policy(residue=ResiduePolicy("cumulative")))
     found: Named = {}
-    for brand, item, movement, *values in results.lines:
-        found.setdefault(f"{brand}/{item} movement {movement}", []).append(values)
-    for row in results.stores:
-        brand, item, store = row[:3]
-        closing = [row[CLOSING_QTY], row[CLOSING_VALUE]]
-        found.setdefault(f"{brand}/{item} store {store}", []).append(closing)
+    for (brand, item), stock in _stocks(rows).items():
+        costs = cost_items([stock], pool_of, POLICY)[item]
+        if not isinstance(costs, ItemCosts):
+            continue
+        for line in costs.lines:
+            name = f"{brand}/{item} movement {line.movement_id}"
+            found.setdefault(name, []).append([line.value, line.variance, line.qty_diff])
+        for store in costs.stores:
+            closing = [store.closing.qty, store.closing.value]
+            found.setdefault(f"{brand}/{item} store {store.store}", []).append(closing)
     return found
 
 
-def _units(rows: list[Any]) -> list[Unit]:
-    """One unit a (brand, item): its own movements, and what arrives from other brands."""
+def _stocks(rows: list[Any]) -> dict[tuple[str, str], ItemStock]:
+    """One stock a (brand, item): its own movements, and what arrives from other brands."""
     movements: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
     for row in rows:
         for brand in {row["brand"], row["to_brand"]} - {None}:
             movements.setdefault((brand, row["item"]), []).append(tuple(row)[:COLUMNS])
     by_id = {row["id"]: row for row in rows}
-    return [
-        Unit(
-            brand=brand,
+    return {
+        (brand, item): ItemStock(
             item=item,
-            openings=(),
-            movements=listed,
+            movements=in_order(Movement(*row) for row in listed),
             references=_references(listed, by_id),
-            refusal=None,
         )
         for (brand, item), listed in movements.items()
-    ]
+    }
 
 
 def _references(listed: list[tuple[Any, ...]], by_id: dict[int, Any]) -> dict[int, Reference]:
