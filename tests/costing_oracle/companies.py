@@ -220,7 +220,8 @@ class Teller:
         quantity = self.draw(st.integers(1, most))
         item.left[origin] = item.left.get(origin, 0) - quantity
         basis = "average" if average else None
-        self._add(item, kind, store, quantity, ref=origin, lot=lot, basis=basis)
+        named = None if average and not self.draw(st.integers(0, 3)) else origin
+        self._add(item, kind, store, quantity, ref=named, lot=lot, basis=basis)
 
     def _landed_cost(self, item: Told, kind: str) -> None:
         receipts = [m for m in item.rows if m.kind == "receipt" and m.reverses is None]
@@ -228,6 +229,8 @@ class Teller:
         if self.draw(st.integers(0, 2)) and receipts:
             receipt: Movement = self.draw(st.sampled_from(receipts))
             store, ref = receipt.store, receipt.id
+        if not self.draw(st.integers(0, 5)):
+            store = self._store()
         self._add(item, kind, store, 0, value=self.draw(self.amounts), ref=ref, lot=self._lot())
 
     def _count(self, item: Told, kind: str) -> None:

@@ -141,7 +141,7 @@ class _Period:
         elif m.kind == "sales_return":
             self._return_sale(stock, node, m, lives, before)
         elif m.kind == "landed_cost":
-            self._freight(stock, node, m)
+            self._freight(stock, node, m, lives)
         elif m.kind == "count":
             self._count(node, m, found[m.id])
         elif m.sources:
@@ -150,9 +150,11 @@ class _Period:
             self._receive(node, m)
 
     def _count(self, node: Node, m: Movement, difference: int) -> None:
+        if m.value and not m.qty:
+            raise RefusedError(Code.ORPHAN_VALUE, m.id)
         if difference < 0:
             self._out(node, m, -difference)
-        elif difference and m.value is not None:
+        elif difference and m.qty and m.value is not None:
             self._known(node, m, difference, part(m.value, difference, 0, m.qty))
         else:
             self._found(node, m, difference)
@@ -232,9 +234,15 @@ class _Period:
             code = Code.RETURN_WITHOUT_REF if earlier is None else Code.MISSING_COST
             raise RefusedError(code, m.id)
 
-    def _freight(self, stock: ItemStock, node: Node, m: Movement) -> None:
+    def _freight(
+        self, stock: ItemStock, node: Node, m: Movement, lives: Mapping[int, Movement]
+    ) -> None:
+        """Wherever it is booked, it is a cost of its receipt, where that stands."""
         if m.value is None:
             raise RefusedError(Code.MISSING_COST, m.id)
+        receipt = lives.get(m.ref) if m.ref is not None else None
+        if receipt is not None:
+            node = (stock.item, self.pool_of[receipt.store])
         earlier = stock.references.get(m.ref) if m.ref is not None else None
         value, gone = m.value, 0
         if earlier is not None and m.ref not in self.every:
@@ -270,7 +278,8 @@ class _Period:
             self.result.variances[m.id] = Fraction(original)
             return
         value = min(Fraction(original), max(pool.value, Fraction(0)))
-        if m.qty == pool.quantity:
+        if m.qty == pool.quantity and not (pool.made or any(pool.inflow.values())):
+            # Drain rule: all of it. Where goods of other pools are left, they carry the rest.
             value = pool.value
         pool.quantity -= m.qty
         pool.value -= value
@@ -290,6 +299,8 @@ class _Period:
         receipt: Movement | Reference | None = None
         if named is not None:
             receipt = lives.get(named) or stock.references.get(named)
+            if receipt is None:
+                raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)
         if receipt is None or receipt.value is None:
             if m.value is None:
                 raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)

@@ -333,6 +333,8 @@ class _Replay:
         if m.ref is not None:
             receipt = self.every.get(m.ref) if m.ref not in self.gone else None
             receipt = receipt or stock.references.get(m.ref)
+        if m.ref is not None and receipt is None:
+            raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)
         original, first = m.value, None
         if receipt is not None and receipt.value is not None and m.ref is not None:
             whole = receipt.value + self.freight[m.ref]
@@ -413,10 +415,12 @@ class _Replay:
         self.result.found[m.id] = difference
         where = self._where(m)
         queue = self.result.queues[where]
-        if m.value is not None:
+        if m.value and not m.qty:
+            raise RefusedError(Code.ORPHAN_VALUE, m.id)
+        if m.value is not None and m.qty:
             was = queue.value
             queue.last = queue.price()
-            queue.layers = [Layer(m.qty, m.value, m.id, where[2])] if m.qty else []
+            queue.layers = [Layer(m.qty, m.value, m.id, where[2])]
             change = m.value - was
             self.result.lines[m.id] = change if difference >= 0 else -change
         elif difference > 0:

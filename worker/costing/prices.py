@@ -44,12 +44,13 @@ def _alone(pool: Pool, policy: Policy) -> Problem | None:
     if quantity > 0:
         pool.price = Price(value, quantity)
         return None
+    if value:
+        # Goods that are found take a price and make none: they carry none of it.
+        bearers = [entry for entry in pool.of(Role.KNOWN) if entry.qty == 0]
+        return problem(Code.ORPHAN_VALUE, pool.name, ids_of(bearers))
     pool.price = _last_known(pool, policy)
     if pool.price is NO_PRICE and pool.of(Role.GAIN):
         return problem(Code.MISSING_COST, pool.name, ids_of(pool.of(Role.GAIN)))
-    if value:
-        bearers = [entry for entry in pool.of(Role.KNOWN) if entry.qty == 0]
-        return problem(Code.ORPHAN_VALUE, pool.name, ids_of(bearers))
     return first_short(pool) if pool.price is NO_PRICE else None
 
 

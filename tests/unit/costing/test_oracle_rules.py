@@ -1,20 +1,32 @@
 """Small stories in which one rule matters, each told by hand and judged by the oracle."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.costing_oracle.companies import Company
 from tests.costing_oracle.judge import judged
-from worker.costing.movements import ItemStock, Method, Movement, in_order
-from worker.costing.results import ItemCosts
+from worker.costing.movements import ItemStock, Method, Movement, Opening, Reference, in_order
+from worker.costing.problems import Code
+from worker.costing.results import ItemCosts, ItemFailure, Negative, Policy
 
 Told = list[tuple[str, int, dict[str, Any]]]
 SALES: Told = [("receipt", 3, {"value": 10}), ("issue", 1, {}), ("issue", 1, {})]
 
 
-def costed(method: Method, *told: tuple[str, int, dict[str, Any]]) -> dict[int, int]:
-    """Lines by movement, ids from 1 in the order told; every one a day later than the last."""
+PROVISIONAL = Policy(negative=Negative.PROVISIONAL)
+# Receipts and sales of an earlier period.
+EARLIER = {901: Reference("receipt", "S1", 21, 0, 0)}
+
+
+def answered(
+    method: Method,
+    *told: tuple[str, int, dict[str, Any]],
+    policy: Policy | None = None,
+    opening: Sequence[Opening] = (),
+) -> ItemCosts | ItemFailure:
+    """What engine and oracle agree on; ids from 1 in the order told, each a day after the last."""
     lot = "x" if method == Method.SPECIFIC else None
     rows = []
     for number, (kind, quantity, more) in enumerate(told, 1):
@@ -22,10 +34,30 @@ def costed(method: Method, *told: tuple[str, int, dict[str, Any]]) -> dict[int, 
         fields |= {"seq": 0, "store": "S1", "to_store": None, "value": None}
         fields |= {"ref": None, "basis": None, "reverses": None, "lot": lot, "sources": ()}
         rows.append(Movement(**(fields | more)))
-    stock = ItemStock(item="A", method=method, movements=in_order(rows))
-    answer = judged(Company(stocks=[stock], pool_of={"S1": "B/P1", "S2": "B/P2"}))["A"]
+    stock = ItemStock(
+        item="A",
+        method=method,
+        openings=tuple(opening),
+        movements=in_order(rows),
+        references=EARLIER,
+    )
+    return judged(Company(stocks=[stock], pool_of={"S1": "B/P1", "S2": "B/P2"}), policy)["A"]
+
+
+def costed(method: Method, *told: tuple[str, int, dict[str, Any]], **more: Any) -> dict[int, int]:
+    """Lines by movement."""
+    answer = answered(method, *told, **more)
     assert isinstance(answer, ItemCosts), answer
     return {line.movement_id: line.value for line in answer.lines}
+
+
+def refused(
+    method: Method, *told: tuple[str, int, dict[str, Any]], **more: Any
+) -> list[tuple[Code, tuple[int, ...]]]:
+    """Codes, each with the movements that it names."""
+    answer = answered(method, *told, **more)
+    assert isinstance(answer, ItemFailure), answer
+    return [(problem.code, problem.movement_ids) for problem in answer.problems]
 
 
 @pytest.mark.parametrize("method", Method)
@@ -82,3 +114,84 @@ def test_a_pool_that_sells_all_it_got_sells_it_for_what_it_got() -> None:
     sent = ("transfer", 1, {"to_store": "S2"})
     lines = costed(Method.PERIODIC, *SALES[:2], sent, ("issue", 1, {"store": "S2"}))
     assert (lines[3], lines[4]) == (4, 4)
+
+
+AVERAGE = {"basis": "average"}
+
+
+@pytest.mark.parametrize("method", Method)
+@pytest.mark.parametrize("basis", ["average", None])
+def test_a_return_that_names_no_standing_receipt_has_no_cost_to_go_back_at(
+    method: Method, basis: str | None
+) -> None:
+    """Neither a receipt that nobody knows nor one that was taken back; a value of its own is none."""
+    ten = ("receipt", 10, {"value": 1000})
+    unknown = ("purchase_return", 1, {"basis": basis, "ref": 999, "value": 100})
+    assert refused(method, ten, unknown) == [(Code.RETURN_WITHOUT_REF, (2,))]
+    taken_back: Told = [
+        ("receipt", 5, {"value": 500}),
+        ("receipt", 5, {"value": 500, "reverses": 2}),
+    ]
+    named = ("purchase_return", 1, {"basis": basis, "ref": 2, "value": 100})
+    assert refused(method, ten, *taken_back, named) == [(Code.RETURN_WITHOUT_REF, (4,))]
+
+
+@pytest.mark.parametrize("method", Method)
+def test_a_return_at_the_average_need_not_name_a_receipt(method: Method) -> None:
+    lines = costed(method, ("receipt", 10, {"value": 1000}), ("purchase_return", 3, AVERAGE))
+    assert lines[2] == 300
+
+
+def test_a_moving_average_that_owes_receives_a_transfer_as_one() -> None:
+    """S2 lends 8 units: 1 of its own worth 0, 7 owed at 0. S1 owes 15 at 1 in all: R(8/15) = 1."""
+    opening = [Opening("S1", -15, -1), Opening("S2", 1, 0)]
+    sent = ("transfer", 8, {"store": "S2", "to_store": "S1"})
+    answer = answered(Method.MOVING, sent, opening=opening, policy=PROVISIONAL)
+    assert isinstance(answer, ItemCosts), answer
+    (line,) = answer.lines
+    assert (line.value, line.true_up) == (0, -1)
+    closing = {pool.pool: tuple(pool.closing) for pool in answer.pools}
+    assert closing == {"B/P1": (-7, 0), "B/P2": (-7, 0)}
+
+
+def test_value_without_goods_is_orphaned_though_goods_are_found() -> None:
+    """What is found takes the price and makes none: the denominator of rule 1.4 is 0."""
+    freight = ("landed_cost", 0, {"value": 1})
+    found = refused(Method.PERIODIC, freight, ("adjust_in", 2, {}))
+    assert found == [(Code.ORPHAN_VALUE, (1,))]
+    assert refused(Method.PERIODIC, ("adjust_in", 2, {})) == [(Code.MISSING_COST, (1,))]
+
+
+BACK_TO_VENDOR: Told = [
+    ("adjust_in", 8, {"value": 0}),
+    ("purchase_return", 21, {"ref": 901}),
+]
+THIRTEEN = [Opening("S1", 13, 1), Opening("S2", 1, 0)]
+
+
+def test_a_return_that_empties_a_pool_takes_the_last_of_its_value() -> None:
+    lines = costed(Method.PERIODIC, *BACK_TO_VENDOR, opening=THIRTEEN[:1])
+    assert lines[2] == 1
+
+
+def test_a_return_of_all_that_is_a_pools_own_leaves_value_where_other_goods_are_left() -> None:
+    """The drain rule is about the whole quantity: one unit came from S2, and stays, worth 1."""
+    sent = ("transfer", 1, {"store": "S2", "to_store": "S1"})
+    answer = answered(Method.PERIODIC, *BACK_TO_VENDOR, sent, opening=THIRTEEN)
+    assert isinstance(answer, ItemCosts), answer
+    assert {line.movement_id: line.value for line in answer.lines} == {1: 0, 2: 0, 3: 0}
+    assert {p.pool: tuple(p.closing) for p in answer.pools} == {"B/P1": (1, 1), "B/P2": (0, 0)}
+
+
+def test_freight_that_is_booked_elsewhere_joins_the_pool_of_its_receipt() -> None:
+    told: Told = [("receipt", 4, {"value": 10}), ("landed_cost", 0, {"value": 6, "ref": 1})]
+    told[1][2]["store"] = "S2"
+    for method in (Method.PERIODIC, Method.MOVING, Method.FIFO):
+        assert costed(method, *told, ("issue", 1, {}))[3] == 4
+
+
+@pytest.mark.parametrize("method", Method)
+def test_nothing_that_was_counted_is_worth_nothing(method: Method) -> None:
+    ten = ("receipt", 10, {"value": 1000})
+    assert refused(method, ten, ("count", 0, {"value": 7})) == [(Code.ORPHAN_VALUE, (2,))]
+    assert costed(method, ten, ("count", 0, {"value": 0}))[2] == 1000
