@@ -110,7 +110,7 @@ class Pool(ABC):
         if price is not None:
             return price.of(short)
         if hint is None:
-            raise RefusedError(Code.NEGATIVE_STOCK, "and no cost is known to let it out at")
+            raise RefusedError(Code.NEGATIVE_STOCK, "no cost is known to let it out at")
         return half_up(hint * short, qty)
 
     def part(self, value: int, part: int, whole: int) -> int:
