@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dev.sqs import SqsServer, aws_environment, ensure_queues, sqs_client, start_sqs
@@ -24,11 +25,21 @@ from tests.services import (
 POOL_SIZE = 16
 
 
-def pytest_configure() -> None:
-    """Forget the developer's own settings: a test sets what it depends on."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Forget the developer's own settings: a test sets what it depends on.
+
+    Stories told by chance are the same ones in every run, however slow the machine is: another
+    `--hypothesis-seed` or `--hypothesis-profile` tells others.
+    """
     for name in list(os.environ):
         if name.startswith("CHOT_") and not name.startswith("CHOT_TEST_"):
             del os.environ[name]
+    chosen = config.getoption("--hypothesis-profile", None)
+    if chosen is None:
+        seeded = config.getoption("--hypothesis-seed", None) is not None
+        same = settings.get_profile("ci")
+        settings.register_profile("same", same, derandomize=not seeded)
+        settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")
