@@ -18,6 +18,7 @@ def obeys(company: Company, item: str, costs: ItemCosts, *, provisional: bool = 
     assert numbers == sorted(m.id for m in stock.movements), "each movement has its one line"
     for pool in costs.pools:
         _conserves(pool)
+        assert min(pool.price_num, pool.price_den) >= 0, f"I5: {pool}"
         if not (provisional and stock.method == Method.SPECIFIC):
             # A pool may hold one lot and owe another.
             _is_sound(pool, provisional=provisional)
@@ -45,8 +46,6 @@ def _is_sound(pool: PoolResult, *, provisional: bool) -> None:
     assert closing.qty != 0 or closing.value == 0, f"I4: {pool}"
     assert closing.qty < 0 or closing.value >= 0, f"I5: {pool}"
     assert closing.qty >= 0 or closing.value <= 0, "what is owed is worth no more than nothing"
-    assert pool.price_den >= 0
-    assert pool.price_num >= 0 or pool.price_den == 0, f"I5: {pool}"
 
 
 def _sums(costs: ItemCosts, name: str) -> tuple[int, int]:

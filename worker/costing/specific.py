@@ -6,7 +6,7 @@
 
 from collections.abc import Set as AbstractSet
 
-from worker.costing.exact import Price, share
+from worker.costing.exact import NO_PRICE, Price, share
 from worker.costing.fifo import Layers
 from worker.costing.pool_state import Piece, Pool, RefusedError
 from worker.costing.problems import Code
@@ -105,6 +105,11 @@ class Lots(Pool):
         queue = self.queues.get(lot)
         own = queue.price() if queue is not None else None
         return own if own is not None else self._average()
+
+    def shown(self) -> Price:
+        """Of the lots that are here; what others owe takes nothing from what these cost."""
+        signs = {queue.qty > 0 for queue in self.queues.values() if queue.qty}
+        return (self._average() or NO_PRICE) if len(signs) > 1 else super().shown()
 
     def _average(self) -> Price | None:
         here = [queue for queue in self.queues.values() if queue.qty > 0]

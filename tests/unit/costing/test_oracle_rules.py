@@ -195,3 +195,16 @@ def test_nothing_that_was_counted_is_worth_nothing(method: Method) -> None:
     ten = ("receipt", 10, {"value": 1000})
     assert refused(method, ten, ("count", 0, {"value": 7})) == [(Code.ORPHAN_VALUE, (2,))]
     assert costed(method, ten, ("count", 0, {"value": 0}))[2] == 1000
+
+
+def test_a_lot_that_owes_takes_nothing_from_the_price_of_those_that_are_here() -> None:
+    """Two of lot x are owed at 0 and one of lot y is worth 1: −1 unit in all, worth 1."""
+    told: Told = [("receipt", 4, {"value": 0}), ("receipt", 1, {"value": 1, "lot": "y"})]
+    answer = answered(Method.SPECIFIC, *told, ("issue", 6, {}), policy=PROVISIONAL)
+    assert isinstance(answer, ItemCosts), answer
+    (pool,) = answer.pools
+    assert (pool.closing, pool.price_num, pool.price_den) == ((-1, 1), 1, 1)
+    assert [(layer.lot, layer.qty, layer.value) for layer in answer.layers] == [
+        ("x", -2, 0),
+        ("y", 1, 1),
+    ]
