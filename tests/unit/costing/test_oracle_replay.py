@@ -41,6 +41,7 @@ def test_every_line_is_what_the_rules_say(method: Method) -> None:
 
 @pytest.mark.parametrize("method", REPLAYED)
 def test_what_is_made_of_other_goods_takes_their_cost_at_that_moment(method: Method) -> None:
+    @settings(max_examples=60)  # long stories: so many take a few seconds
     @given(companies(many_items(method)))
     def check(company: Company) -> None:
         judged(company)
