@@ -34,6 +34,7 @@ class Pool:
     value: Fraction = Fraction(0)
     inflow: dict[Node, int] = field(default_factory=lambda: defaultdict(int))
     made: int = 0
+    before: tuple[int, Fraction] = (0, Fraction(0))  # what went back at cost
     neutral: int = 0
     out: list[tuple[Movement, int]] = field(default_factory=list)
     withdrawn: list[tuple[Movement, int]] = field(default_factory=list)
@@ -114,8 +115,14 @@ class _Period:
                 returns.append(movement)
             else:
                 self._enter(stock, movement, lives, before, found)
+        self._remember(stock)
         for movement in returns:
             self._return_purchase(stock, movement, lives, before)
+
+    def _remember(self, stock: ItemStock) -> None:
+        for (item, _), pool in self.pools.items():
+            if item == stock.item:
+                pool.before = (pool.quantity, pool.value)
 
     @staticmethod
     def _leaves_inputs(movement: Movement) -> bool:
@@ -375,6 +382,10 @@ class _Period:
             raise RefusedError(Code.CYCLE_WITHOUT_SOURCE)
 
     def _last_price(self, node: Node) -> Fraction | None:
+        """What goods cost when there last were some: before all of them went back, or earlier."""
+        quantity, value = self.pools[node].before
+        if quantity > 0:
+            return value / quantity
         stock = next(s for s in self.stocks if s.item == node[0])
         price = stock.last_prices.get(node[1])
         if price is not None and price.denominator:

@@ -208,3 +208,9 @@ def test_a_lot_that_owes_takes_nothing_from_the_price_of_those_that_are_here() -
         ("x", -2, 0),
         ("y", 1, 1),
     ]
+
+
+def test_what_is_found_when_all_went_back_costs_what_that_had_cost() -> None:
+    back = ("purchase_return", 10, {"ref": 1})
+    told: Told = [("receipt", 10, {"value": 1000}), back, ("adjust_in", 2, {})]
+    assert costed(Method.PERIODIC, *told)[3] == 200
