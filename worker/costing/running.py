@@ -216,7 +216,7 @@ class Running:
             self.problems.append(problem(Code.NEGATIVE_STOCK, pool.name, extra=words))
         elif pool.qty == 0 and pool.value != 0:
             self.problems.append(problem(Code.ORPHAN_VALUE, pool.name))
-        pool.dipped = pool.qty < 0
+        pool.dipped = pool.dipped or pool.qty < 0
 
 
 class _Places(dict[str, Place]):

@@ -90,6 +90,7 @@ class Lots(Pool):
     def open_with(self, qty: int, value: int, origin: int | None, lot: str | None) -> None:
         """Into the lot's queue; goods of a time before lots may have none."""
         self._of(lot).open_with(qty, value, origin, lot)
+        self.dipped = self.dipped or qty < 0
         self._follow(qty, value)
 
     def layers(self) -> list[ClosingLayer]:
