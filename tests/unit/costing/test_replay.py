@@ -409,6 +409,22 @@ def test_what_is_owed_is_carried_into_the_next_period() -> None:
     assert layers(costs) == [("B/S1", -1, -20, None)]
 
 
+def test_a_pool_may_open_owing_one_lot_and_holding_another() -> None:
+    """More is owed in value than the lot at hand is worth: the pool as a whole is below zero."""
+    opened: dict[str, Any] = {
+        "openings": (Opening("S1", 1, -20),),
+        "layers": (
+            OpeningLayer("B/S1", "X", 2, 10, 1),
+            OpeningLayer("B/S1", "Y", -1, -30, None),
+        ),
+    }
+    sold = move(5, "issue", 1, lot="X")
+    costs = played(SPECIFIC, sold, policy=PROVISIONAL, **opened)
+    assert values(costs) == [5]
+    assert closings(costs) == {"B/S1": (0, -25)}
+    assert costs.pools[0].dipped
+
+
 def test_a_cost_that_nobody_knows_is_taken_from_the_hint() -> None:
     rows = [move(1, "issue", 2, value=14), move(2, "issue", 1, value=99)]
     assert values(played(MOVING, *rows, policy=PROVISIONAL)) == [14, 7]
