@@ -62,6 +62,7 @@ items = Table(
     words("costing_method"),
     Column("lot_tracked", Boolean, nullable=False),
     Column("active", Boolean, nullable=False),
+    code("item_group", required=False),
     schema="books",
 )
 

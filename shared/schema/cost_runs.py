@@ -220,15 +220,6 @@ cost_differences = Table(
     schema="books",
 )
 
-cost_accounts = Table(
-    "cost_accounts",
-    metadata,
-    Column("company", Text(collation="C"), ForeignKey("books.companies.code"), primary_key=True),
-    code("role", key=True),
-    code("account"),
-    schema="books",
-)
-
 costing_methods = Table(
     "costing_methods",
     metadata,

@@ -36,6 +36,7 @@ class Pool:
     made: int = 0
     before: tuple[int, Fraction] = (0, Fraction(0))  # what went back at cost
     neutral: int = 0
+    found: int = 0  # of which nobody has sold: what was found without a value
     out: list[tuple[Movement, int]] = field(default_factory=list)
     withdrawn: list[tuple[Movement, int]] = field(default_factory=list)
 
@@ -80,6 +81,11 @@ class _Period:
     def answer(self) -> Exact:
         for stock in self.stocks:
             self._tell(stock)
+        if not self.provisional:
+            # Whatever the prices are, nothing leaves a pool that the period does not hold.
+            for node, pool in self.pools.items():
+                if self._left(node, pool) < 0:
+                    raise RefusedError(Code.NEGATIVE_STOCK, self._first_short(node, pool))
         self._solve()
         self._value()
         return self.result
@@ -202,6 +208,7 @@ class _Period:
     def _found(self, node: Node, m: Movement, quantity: int) -> None:
         """Takes the average and does not move it."""
         self.pools[node].neutral += quantity
+        self.pools[node].found += quantity
         self.at[m.id] = (node, quantity)
 
     def _transfer(self, stock: ItemStock, node: Node, m: Movement) -> None:
@@ -364,9 +371,11 @@ class _Period:
         return feeds
 
     def _sources(self, nodes: list[Node]) -> None:
-        """Goods that go round must have come from somewhere."""
+        """Goods that go round must have come from somewhere: rule 1.6 wants a pool with goods of
+        its own behind every circle. Value is not enough, nor that one becomes two on the way.
+        """
         fed = {node for node in nodes if self.pools[node].quantity > 0}
-        fed |= {n for n in nodes if not self._feeds(n)}
+        fed |= {n for n in nodes if not self._feeds(n) or self._made_of_others(n)}
         grown = True
         while grown:
             more = {n for n in nodes if n not in fed and any(s in fed for s, _ in self._feeds(n))}
@@ -379,7 +388,26 @@ class _Period:
             fed |= more
             grown = bool(more)
         if set(nodes) - fed:
-            raise RefusedError(Code.CYCLE_WITHOUT_SOURCE)
+            self._refuse_round(set(nodes) - fed)
+
+    def _made_of_others(self, node: Node) -> bool:
+        """Whether goods that are costed already went into it: they came from somewhere."""
+        return any(s not in self.owner for movement, _ in self.made[node] for s in movement.sources)
+
+    def _refuse_round(self, unfed: set[Node]) -> None:
+        """What was found in a circle has come from somewhere; only its cost is not known."""
+        behind = {node: {source for source, _ in self._feeds(node)} & unfed for node in unfed}
+        for _ in unfed:
+            for seen in behind.values():
+                seen |= {further for each in list(seen) for further in behind[each]}
+        # Nothing but itself is behind a first circle; what it feeds has no error of its own.
+        first = next(n for n in sorted(unfed) if all(n in behind[each] for each in behind[n]))
+        found = any(self._finds(node) for node in behind[first])
+        raise RefusedError(Code.MISSING_COST if found else Code.CYCLE_WITHOUT_SOURCE)
+
+    def _finds(self, node: Node) -> bool:
+        """Whether goods were found there of which nobody says what they cost."""
+        return self.pools[node].found > 0
 
     def _last_price(self, node: Node) -> Fraction | None:
         """What goods cost when there last were some: before all of them went back, or earlier."""
@@ -415,18 +443,33 @@ class _Period:
 
     def _close(self, node: Node, pool: Pool) -> None:
         price = self.result.prices[node]
-        came = self._denominator(node) + pool.neutral + min(pool.opening, 0)
-        left = came - sum(quantity for _, quantity in pool.out)
-        if left < 0 and (not self.provisional or price is None):
-            raise RefusedError(Code.NEGATIVE_STOCK, self._first_short(pool, came))
+        left = self._left(node, pool)
+        if left < 0 and price is None:
+            raise RefusedError(Code.NEGATIVE_STOCK, self._first_short(node, pool))
         if not self._denominator(node):
             if pool.value:
                 raise RefusedError(Code.ORPHAN_VALUE)
             if pool.opening >= 0 and pool.neutral and price is None:
                 raise RefusedError(Code.MISSING_COST)
         elif price is not None and price < 0:
-            raise RefusedError(Code.RETURN_EXCEEDS_VALUE)
+            raise RefusedError(self._why_negative())
         self.result.closing[node] = (left, self._closing_value(node, pool, price or Fraction(0)))
+
+    def _came(self, node: Node, pool: Pool) -> int:
+        return self._denominator(node) + pool.neutral + min(pool.opening, 0)
+
+    def _left(self, node: Node, pool: Pool) -> int:
+        return self._came(node, pool) - sum(quantity for _, quantity in pool.out)
+
+    def _why_negative(self) -> Code | None:
+        """More value was taken off than there was; or goods were found, and then more consumed than
+        what has a value: no price is one of which what was found costs as much as the rest.
+        """
+        taken_off = any((m.value or 0) < 0 for m in self.every.values())
+        found = any(self._finds(node) for node in self.pools)
+        if taken_off == found:
+            return None if found else Code.NEGATIVE_STOCK
+        return Code.MISSING_COST if found else Code.RETURN_EXCEEDS_VALUE
 
     def _closing_value(self, node: Node, pool: Pool, price: Fraction) -> Fraction:
         """What was owed at first is settled by what came, at its average; the rest stays owed."""
@@ -438,9 +481,9 @@ class _Period:
         went = sum(quantity for _, quantity in pool.out)
         return price * (came + pool.neutral - went - settled) - still
 
-    def _first_short(self, pool: Pool, came: int) -> int | None:
+    def _first_short(self, node: Node, pool: Pool) -> int | None:
         so_far = 0
-        came += sum(quantity for _, quantity in pool.withdrawn)
+        came = self._came(node, pool) + sum(quantity for _, quantity in pool.withdrawn)
         rows = [*pool.out, *pool.withdrawn]
         for movement, quantity in sorted(rows, key=lambda row: self.place[row[0].id]):
             so_far += quantity

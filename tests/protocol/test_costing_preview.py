@@ -94,7 +94,7 @@ async def test_its_differences_are_what_a_run_then_changes(books: Books) -> None
 async def test_the_accounts_are_the_companys_own(books: Books) -> None:
     await _stock(books, "A")
     await execute(
-        books.app, "INSERT INTO books.cost_accounts VALUES ('ACME', 'cost_of_sales', '6321')"
+        books.app, "INSERT INTO books.account_roles VALUES ('ACME', 'cost_of_sales', '6321')"
     )
     preview = await books.cost(kind=PREVIEW)
     assert await _differences(books, preview["run_id"]) == {

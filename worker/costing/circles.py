@@ -1,6 +1,7 @@
 """What is wrong with pools that have no price, or a negative one: which goods go round and where.
 
 A circle is a set of pools each of which feeds every other one, on whatever way.
+Goods are its source: its own, or what comes from other pools or items. Value alone is none.
 """
 
 from collections import deque
@@ -22,12 +23,13 @@ class Equation:
     """One pool's `quantity`·price − Σ sources·price(source) = `value`.
 
     `own` came in at a known cost, `fed` from `sources`; `lines` are the movements by which each
-    source feeds the pool.
+    source feeds the pool. `mixed`: some of it was made of goods that are costed already, too.
     """
 
     own: int
     value: int
     fed: int = 0
+    mixed: bool = False
     sources: dict[int, int] = field(default_factory=dict)
     lines: dict[int, list[int]] = field(default_factory=dict)
 
@@ -40,6 +42,17 @@ class Equation:
         """Add what another pool gives, in its own units."""
         self.sources[source] = self.sources.get(source, 0) + quantity
         self.lines.setdefault(source, []).append(line)
+
+
+def has_source(circle: Sequence[int], equations: Sequence[Equation]) -> bool:
+    """Whether any of the goods in a circle have ever come from outside of it.
+
+    Goods that only move keep their number, so that without a source nothing determines a price.
+    Production may make two of one: then there is a solution (nothing, or what was added to them
+    divided by what became more), but still no goods that this could be the cost of (rule 1.6).
+    """
+    inside = set(circle)
+    return any(e.own or e.mixed or not inside.issuperset(e.sources) for e in equations)
 
 
 def negative_price(pools: Sequence[Pool], equations: Sequence[Equation]) -> Found:
@@ -65,9 +78,9 @@ def no_price(
     Goods that only go round are all worth the same. So where they may be taken from nowhere for a
     while, one pool's last known price prices them all. Value that cannot leave is orphaned.
     """
-    inside = set(circle)
-    if any(e.own or not inside.issuperset(e.sources) for e in equations):
-        return [_problem(Code.ORPHAN_VALUE, pools[0], ids_of(pools[0].of(Role.KNOWN)))]
+    if has_source(circle, equations):
+        bearing = ids_of(pools[0].of(Role.KNOWN)) or ids_of(pools[0].of(Role.MADE))
+        return [_problem(Code.ORPHAN_VALUE, pools[0], bearing)]
     gaining = _gaining(pools)
     level = _level(pools) if gaining or policy.negative is Negative.PROVISIONAL else None
     only_sent = all(sum(e.sources.values()) == e.fed for e in equations)

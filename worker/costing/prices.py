@@ -13,7 +13,7 @@ Only what comes in counts: what goes out leaves at the price and does not change
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from worker.costing.circles import Equation, negative_price, no_price
+from worker.costing.circles import Equation, has_source, negative_price, no_price
 from worker.costing.components import components
 from worker.costing.entries import Role
 from worker.costing.exact import NO_PRICE, Price
@@ -106,7 +106,7 @@ class _System:
         if not equations[0].quantity:
             wrong = _alone(pools[0], self.policy)
             return [] if wrong is None else [(pools[0], wrong)]
-        prices = self._solved(circle, equations)
+        prices = self._solved(circle, equations) if has_source(circle, equations) else None
         if prices is None:
             return no_price(circle, pools, equations, self.policy)
         for pool, price in zip(pools, prices, strict=True):
@@ -141,6 +141,7 @@ def _equation(pool: Pool, leaving: Mapping[int, tuple[int, int]], book: Book) ->
         if role is Role.MADE:
             equation.fed += qty
             equation.value += added or 0
+            equation.mixed |= len(book.sources[movement.id]) < len(movement.sources)
             for source in book.sources[movement.id]:
                 if source in leaving:
                     equation.feed(*leaving[source], movement.id)

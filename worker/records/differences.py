@@ -19,10 +19,6 @@ AMOUNTS = """
            ('usage', p.v_usage), ('gain', -CAST(p.v_gain AS numeric)),
            ('purchase_return', CAST(p.v_purchase_return AS numeric)),
            ('receipt', -CAST(p.v_receipt AS numeric))) AS x (role, amount)"""
-ACCOUNTS = """
-    (VALUES ('stock', '1561'), ('cost_of_sales', '632'), ('variance', '632'), ('rounding', '632'),
-            ('true_up', '632'), ('usage', '1381'), ('gain', '3381'), ('purchase_return', '331'),
-            ('receipt', '331')) AS d (role, account)"""
 STORE_DIFFERENCES = text(f"""
     INSERT INTO books.cost_differences (run_id, item, brand, account, before, after)
     WITH listed AS MATERIALIZED (
@@ -43,11 +39,11 @@ STORE_DIFFERENCES = text(f"""
         UNION ALL
         SELECT x.item, x.brand, x.role, 0, x.amount
           FROM ({AMOUNTS} WHERE p.run_id = :run_id) AS x)
-    SELECT :run_id, s.item, s.brand, coalesce(c.account, d.account), sum(s.before), sum(s.after)
+    SELECT :run_id, s.item, s.brand, a.account, sum(s.before), sum(s.after)
       FROM sides s
-      JOIN {ACCOUNTS} ON d.role = s.role
-      LEFT JOIN books.cost_accounts c ON c.company = :company AND c.role = s.role
-     GROUP BY s.item, s.brand, coalesce(c.account, d.account)
+      JOIN (SELECT d.role, books.role_account(:company, d.role) AS account
+              FROM books.role_defaults d) a ON a.role = s.role
+     GROUP BY s.item, s.brand, a.account
     HAVING sum(s.before) <> sum(s.after)""")
 BY_ACCOUNT = text("""
     SELECT account, count(DISTINCT item) AS items, sum(before) AS before, sum(after) AS after
