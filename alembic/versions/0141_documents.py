@@ -60,9 +60,9 @@ def upgrade() -> None:
                 CHECK ((type = 'transfer') = (to_store IS NOT NULL) AND to_store <> store),
             CONSTRAINT documents_cost_check CHECK ((type = 'cost') = (cost_run_id IS NOT NULL))
         ) WITH (fillfactor = 80)""")
+    # Of voided ones as well: a number that was given once names that document for ever.
     op.execute("""
-        CREATE UNIQUE INDEX documents_number_key ON books.documents (company, type, doc_no)
-            WHERE status <> 'void'""")
+        CREATE UNIQUE INDEX documents_number_key ON books.documents (company, type, doc_no)""")
     op.execute("""
         CREATE INDEX documents_selection_idx
             ON books.documents (company, posting_date, type, id)""")

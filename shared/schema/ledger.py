@@ -88,14 +88,7 @@ documents = Table(
     ForeignKeyConstraint(["company", "brand"], ["books.brands.company", "books.brands.code"]),
     ForeignKeyConstraint(["company", "store"], ["books.stores.company", "books.stores.code"]),
     ForeignKeyConstraint(["company", "to_store"], ["books.stores.company", "books.stores.code"]),
-    Index(
-        "documents_number_key",
-        "company",
-        "type",
-        "doc_no",
-        unique=True,
-        postgresql_where=text("status <> 'void'"),
-    ),
+    Index("documents_number_key", "company", "type", "doc_no", unique=True),
     Index("documents_selection_idx", "company", "posting_date", "type", "id"),
     Index("documents_run_idx", "cost_run_id", postgresql_where=text("cost_run_id IS NOT NULL")),
     Index(
