@@ -253,13 +253,17 @@ class Teller:
             self._plain(item, kind)
             return
         store, lot = self._store(), self._lot()
-        quantity = self._held(item, store, lot)
-        if quantity:
-            source = self._add(item, kind, store, quantity, lot=lot)
+        sources = []
+        # Of two goods, or twice of the same: what is made may go into itself with others.
+        for used in [item, *self.draw(st.lists(st.sampled_from(self.items), max_size=1))]:
+            quantity = self._held(used, store, lot)
+            if quantity:
+                sources.append(self._add(used, kind, store, quantity, lot=lot))
+        if sources:
             made = self.draw(st.sampled_from(self.items))
             extra = self.draw(st.sampled_from([None, 0, 40]))
             amount = self._some(1, 10)
-            self._add(made, "produce", store, amount, value=extra, lot=lot, sources=(source,))
+            self._add(made, "produce", store, amount, value=extra, lot=lot, sources=tuple(sources))
 
     def _reversal(self, item: Told, _kind: str) -> None:
         """What somebody entered by mistake is taken back, within the period."""

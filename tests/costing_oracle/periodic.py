@@ -34,6 +34,7 @@ class Pool:
     value: Fraction = Fraction(0)
     inflow: dict[Node, int] = field(default_factory=lambda: defaultdict(int))
     made: int = 0
+    made_value: int = 0  # what is known of it: what was added, and what goods of others had cost
     before: tuple[int, Fraction] = (0, Fraction(0))  # what went back at cost
     neutral: int = 0
     found: int = 0  # of which nobody has sold: what was found without a value
@@ -176,8 +177,10 @@ class _Period:
         pool = self.pools[node]
         pool.made += m.qty
         self.made[node].append((m, m.value or 0))
-        pool.value += m.value or 0
-        pool.value += sum(self._outside(stock, source) for source in m.sources)
+        # Its goods are no opening and no input from outside: no return can be of them, nor take
+        # their value. A receipt that goes back takes quantity and value of the same goods.
+        pool.made_value += m.value or 0
+        pool.made_value += sum(self._outside(stock, source) for source in m.sources)
 
     def _receive(self, node: Node, m: Movement) -> None:
         if m.value is not None:
@@ -337,7 +340,10 @@ class _Period:
 
     def _solve(self) -> None:
         nodes = sorted(node for node in self.pools if self._denominator(node))
-        self._sources(nodes)
+        level: dict[Node, Fraction] = {}
+        while unfed := self._unfed(nodes):
+            level |= dict.fromkeys(*self._round(unfed))
+            nodes = [node for node in nodes if node not in level]
         number = {node: n for n, node in enumerate(nodes)}
         matrix = [[Fraction(0)] * len(nodes) for _ in nodes]
         right = []
@@ -348,15 +354,16 @@ class _Period:
                 if source in number:
                     row[number[source]] -= quantity
                 else:
-                    self.pools[node].value += (self._last_price(source) or 0) * quantity
-            right.append(self.pools[node].value)
+                    price = level.get(source, self._last_price(source))
+                    self.pools[node].value += (price or 0) * quantity
+            right.append(self.pools[node].value + self.pools[node].made_value)
         try:
             prices = solved(matrix, right)
         except SingularError:
             # Goods made of all that they were made into: no price is right, and no code is.
             raise RefusedError(None) from None
-        self.result.prices = dict(zip(nodes, prices, strict=True))
-        self.result.unpriced = self.pools.keys() - set(nodes)
+        self.result.prices |= dict(zip(nodes, prices, strict=True)) | level
+        self.result.unpriced = self.pools.keys() - set(nodes) - set(level)
         for node in self.pools:
             self.result.prices.setdefault(node, self._last_price(node))
 
@@ -370,40 +377,56 @@ class _Period:
                     feeds.append(((self.owner[source], self.pool_of[consumed.store]), consumed.qty))
         return feeds
 
-    def _sources(self, nodes: list[Node]) -> None:
+    def _unfed(self, nodes: list[Node]) -> set[Node]:
         """Goods that go round must have come from somewhere: rule 1.6 wants a pool with goods of
         its own behind every circle. Value is not enough, nor that one becomes two on the way.
         """
         fed = {node for node in nodes if self.pools[node].quantity > 0}
         fed |= {n for n in nodes if not self._feeds(n) or self._made_of_others(n)}
+        # What comes from a pool outside the system has come from there, whatever it is worth.
+        fed |= {n for n in nodes if any(s not in nodes for s, _ in self._feeds(n))}
         grown = True
         while grown:
             more = {n for n in nodes if n not in fed and any(s in fed for s, _ in self._feeds(n))}
-            # What comes from an empty pool is worth nothing, but it has come from there.
-            more |= {
-                n
-                for n in nodes
-                if n not in fed and any(not self._denominator(s) for s, _ in self._feeds(n))
-            }
             fed |= more
             grown = bool(more)
-        if set(nodes) - fed:
-            self._refuse_round(set(nodes) - fed)
+        return set(nodes) - fed
 
     def _made_of_others(self, node: Node) -> bool:
         """Whether goods that are costed already went into it: they came from somewhere."""
         return any(s not in self.owner for movement, _ in self.made[node] for s in movement.sources)
 
-    def _refuse_round(self, unfed: set[Node]) -> None:
-        """What was found in a circle has come from somewhere; only its cost is not known."""
+    def _round(self, unfed: set[Node]) -> tuple[list[Node], Fraction]:
+        """A circle that nothing feeds, and the one price of all its pools.
+
+        That is the last known one, where goods may be lent from nowhere, or where some were found:
+        those did come from somewhere, only nobody says at which cost.
+        """
         behind = {node: {source for source, _ in self._feeds(node)} & unfed for node in unfed}
         for _ in unfed:
             for seen in behind.values():
                 seen |= {further for each in list(seen) for further in behind[each]}
         # Nothing but itself is behind a first circle; what it feeds has no error of its own.
         first = next(n for n in sorted(unfed) if all(n in behind[each] for each in behind[n]))
-        found = any(self._finds(node) for node in behind[first])
+        circle = sorted(behind[first])
+        found = any(self._finds(node) for node in circle)
+        known = [price for node in circle if (price := self._remembered(node)) is not None]
+        if known and (found or self.provisional) and all(self._only_moves(n) for n in circle):
+            return circle, known[0]
         raise RefusedError(Code.MISSING_COST if found else Code.CYCLE_WITHOUT_SOURCE)
+
+    def _only_moves(self, node: Node) -> bool:
+        """Whether one price for all satisfies its equation, whichever that is."""
+        came = sum(quantity for _, quantity in self._feeds(node))
+        pool = self.pools[node]
+        return came == self._denominator(node) and not (pool.value or pool.made_value)
+
+    def _remembered(self, node: Node) -> Fraction | None:
+        stock = next(s for s in self.stocks if s.item == node[0])
+        price = stock.last_prices.get(node[1])
+        if price is None or not price.denominator:
+            return None
+        return Fraction(price.numerator, price.denominator)
 
     def _finds(self, node: Node) -> bool:
         """Whether goods were found there of which nobody says what they cost."""
@@ -414,10 +437,9 @@ class _Period:
         quantity, value = self.pools[node].before
         if quantity > 0:
             return value / quantity
-        stock = next(s for s in self.stocks if s.item == node[0])
-        price = stock.last_prices.get(node[1])
-        if price is not None and price.denominator:
-            return Fraction(price.numerator, price.denominator)
+        remembered = self._remembered(node)
+        if remembered is not None:
+            return remembered
         pool = self.pools[node]
         return Fraction(pool.opening_value, pool.opening) if pool.opening else None
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.costing_oracle.companies import Company
 from tests.costing_oracle.judge import judged
+from worker.costing.exact import Price
 from worker.costing.movements import ItemStock, Method, Movement, Opening, Reference, in_order
 from worker.costing.problems import Code
 from worker.costing.results import ItemCosts, ItemFailure, Negative, Policy
@@ -17,7 +18,10 @@ SALES: Told = [("receipt", 3, {"value": 10}), ("issue", 1, {}), ("issue", 1, {})
 
 PROVISIONAL = Policy(negative=Negative.PROVISIONAL)
 # Receipts and sales of an earlier period.
-EARLIER = {901: Reference("receipt", "S1", 21, 0, 0)}
+EARLIER = {
+    901: Reference("receipt", "S1", 21, 0, 0),
+    902: Reference("receipt", "S1", 1, 4, 0),
+}
 
 
 def answered(
@@ -214,3 +218,113 @@ def test_what_is_found_when_all_went_back_costs_what_that_had_cost() -> None:
     back = ("purchase_return", 10, {"ref": 1})
     told: Told = [("receipt", 10, {"value": 1000}), back, ("adjust_in", 2, {})]
     assert costed(Method.PERIODIC, *told)[3] == 200
+
+
+def round_of(made: int, added: int | None) -> Told:
+    """One unit is consumed (1), and so many are made of it (2)."""
+    more = {"value": added, "sources": (1,), "day": 1}
+    return [("consume", 1, {}), ("produce", made, more)]
+
+
+@pytest.mark.parametrize("added", [None, 40])
+def test_goods_that_are_made_of_themselves_alone_came_from_nowhere(added: int | None) -> None:
+    """One that becomes two has a solution (0, or what was added), but no source (rule 1.6).
+
+    A receipt of an earlier period that goes back is none either: it takes, and brings nothing.
+    """
+    back = ("purchase_return", 1, {"ref": 901})
+    nowhere = [(Code.CYCLE_WITHOUT_SOURCE, (2,))]
+    for made in (1, 2, 3):
+        assert refused(Method.PERIODIC, *round_of(made, added)) == nowhere
+    for made in (2, 3):
+        assert refused(Method.PERIODIC, *round_of(made, added), back) == nowhere
+    short = refused(Method.PERIODIC, *round_of(1, added), back)
+    assert short == [(Code.NEGATIVE_STOCK, (3,))]
+
+
+def test_one_unit_from_outside_is_a_source_of_what_is_made_of_it() -> None:
+    """2 own for 10 in all; 3 are made of 1: the price is (10 + 40 + price) / 5, 12½."""
+    told = [*round_of(3, 40), ("issue", 1, {})]
+    lines = costed(Method.PERIODIC, *told, opening=[Opening("S1", 2, 10)])
+    assert (lines[1], lines[2], lines[3]) == (13, 53, 12)
+
+
+def test_a_return_takes_no_value_of_goods_that_were_made() -> None:
+    """Rule 1.4: at most the pool's own, quantity and value; its 5 receipts brought nothing.
+
+    So the 4 that the goods had cost are beside the stock, and 6 units carry the 40 that were added,
+    less the one consumed: the price is 40 / 5.
+    """
+    told = [*round_of(2, 40), ("receipt", 5, {"value": 0}), ("purchase_return", 1, {"ref": 902})]
+    answer = answered(Method.PERIODIC, *told)
+    assert isinstance(answer, ItemCosts), answer
+    assert {n: (value, beside) for n, value, beside, *_ in answer.lines} == {
+        1: (8, 0),
+        2: (48, 0),
+        3: (0, 0),
+        4: (0, 4),
+    }
+    assert answer.pools[0].closing == (5, 40)
+
+
+@pytest.mark.parametrize(("made", "closing"), [(105, (100, 1000)), (5, None)])
+def test_what_goes_into_itself_with_other_goods_came_with_them(
+    made: int, closing: tuple[int, int] | None
+) -> None:
+    """Yoghurt of milk and yoghurt: the milk is its source. What only makes itself bears no value."""
+    fields = (None, None, None, None)
+    rows = [
+        Movement(1, 1, 0, "receipt", "S1", None, 100, 1000, *fields, ()),
+        Movement(2, 2, 0, "consume", "S1", None, 100, None, *fields, ()),
+        Movement(3, 2, 0, "consume", "S1", None, 5, None, *fields, ()),
+        Movement(4, 2, 0, "produce", "S1", None, made, None, *fields, (2, 3)),
+    ]
+    stocks = [
+        ItemStock(item=item, method=Method.PERIODIC, movements=in_order(own))
+        for item, own in (("milk", rows[:2]), ("yoghurt", rows[2:]))
+    ]
+    answer = judged(Company(stocks=stocks, pool_of={"S1": "B/P1"}))["yoghurt"]
+    if closing is None:
+        assert isinstance(answer, ItemFailure), answer
+        assert [(p.code, p.movement_ids) for p in answer.problems] == [(Code.ORPHAN_VALUE, (4,))]
+    else:
+        assert isinstance(answer, ItemCosts), answer
+        assert answer.pools[0].closing == closing
+
+
+ROUND: Told = [
+    ("transfer", 1, {"to_store": "S2"}),
+    ("transfer", 1, {"store": "S2", "to_store": "S1"}),
+]
+
+
+def test_found_goods_that_go_round_did_come_from_somewhere() -> None:
+    assert refused(Method.PERIODIC, *ROUND) == [(Code.CYCLE_WITHOUT_SOURCE, (1, 2))]
+    assert refused(Method.PERIODIC, *ROUND, ("adjust_in", 2, {})) == [(Code.MISSING_COST, (3,))]
+    assert refused(Method.PERIODIC, *ROUND, ("issue", 1, {})) == [(Code.NEGATIVE_STOCK, (3,))]
+
+
+def test_found_goods_cannot_cost_what_only_a_price_below_zero_would_make_true() -> None:
+    """8 units worth 1 and one that was found make ten with one that they make: 9·p = 1 + 10·p."""
+    told: Told = [
+        ("receipt", 8, {"value": 1}),
+        ("adjust_in", 1, {}),
+        ("consume", 10, {"day": 4}),
+        ("produce", 1, {"sources": (3,), "day": 4}),
+    ]
+    assert refused(Method.PERIODIC, *told) == [(Code.MISSING_COST, (2,))]
+
+
+def test_what_goes_round_from_nowhere_is_lent_at_the_last_known_price() -> None:
+    unknown = (None, None, None, None, None)
+    rows = [
+        Movement(1, 1, 0, "transfer", "S1", "S2", 1, *unknown),
+        Movement(2, 2, 0, "transfer", "S2", "S1", 1, *unknown),
+    ]
+    lent = ItemStock(
+        item="A", method=Method.PERIODIC, movements=rows, last_prices={"B/P1": Price(7, 2)}
+    )
+    company = Company(stocks=[lent], pool_of={"S1": "B/P1", "S2": "B/P2"})
+    answer = judged(company, PROVISIONAL)["A"]
+    assert isinstance(answer, ItemCosts), answer
+    assert [line.value for line in answer.lines] == [4, 4]
