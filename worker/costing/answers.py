@@ -18,7 +18,7 @@ def answer_of(vector: Vector, method: str) -> dict[str, Any]:
     """Closing, cost of sales and lines; or x; or the error, with the item that it stands in."""
     if method == LINEAR or vector.system is not None:
         return _of_system(vector, method)
-    pools = {store: _pool(vector, store) for store in _stores(vector)}
+    pools = {store: _pool(vector, store) for store in sorted(_stores(vector))}
     stocks = [
         ItemStock(item=item, method=Method(method), movements=in_order(movements))
         for item, movements in vector.movements.items()

@@ -32,7 +32,7 @@ def cost_items(
     answers: dict[str, Answer] = {}
     for circle in components(sorted(by_item), needs):
         together = [by_item[item] for item in sorted(circle)]
-        outside = {item for stock in together for item in needs[stock.item]} - set(circle)
+        outside = sorted({item for stock in together for item in needs[stock.item]} - set(circle))
         refused = _refused(together, owner, [i for i in outside if _failed(answers[i])])
         if refused is not None:
             answers |= refused

@@ -73,7 +73,7 @@ def _answers(running: Mapping[str, Running]) -> dict[str, ItemCosts | ItemFailur
     }
     failed = sorted(item for item, answer in answers.items() if isinstance(answer, ItemFailure))
     if failed:
-        for item in set(answers) - set(failed):
+        for item in [i for i in answers if not isinstance(answers[i], ItemFailure)]:
             made = tuple(m.id for m in running[item].stock.movements if m.sources)
             found = problem(Code.SOURCE_NOT_COSTED, None, made, ", ".join(failed))
             answers[item] = ItemFailure(problems=(found,))

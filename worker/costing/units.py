@@ -156,7 +156,7 @@ class _Ties:
         if shares:
             first: dict[str, int] = {}
             for n in members:
-                for pool in self._shared_pools(n):
+                for pool in sorted(self._shared_pools(n)):
                     self.tie(n, first.setdefault(pool, n))
 
     def _tie_rows(self, n: int, of_brand: Mapping[str, int]) -> None:
