@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dev.sqs import SqsServer, aws_environment, ensure_queues, sqs_client, start_sqs
 from shared.database import open_engine
+from tests.costing_oracle.chance import draw_alike
 from tests.services import (
     Database,
     DatabaseServer,
@@ -28,9 +29,10 @@ POOL_SIZE = 16
 def pytest_configure(config: pytest.Config) -> None:
     """Forget the developer's own settings: a test sets what it depends on.
 
-    Stories told by chance are the same ones in every run, however slow the machine is: another
-    `--hypothesis-seed` or `--hypothesis-profile` tells others.
+    Stories told by chance are the same ones in every run, however slow the machine is and whatever
+    else is run: another `--hypothesis-seed` or `--hypothesis-profile` tells others.
     """
+    draw_alike()
     for name in list(os.environ):
         if name.startswith("CHOT_") and not name.startswith("CHOT_TEST_"):
             del os.environ[name]
