@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, BIGINT, UUID
 
-from shared.schema.columns import INSTANT, big, code, words
+from shared.schema.columns import INSTANT, TransactionId, big, code, words
 from shared.schema.metadata import metadata
 
 
@@ -44,6 +44,19 @@ gl_accounts = Table(
     ),
     Column("active_from", Date),
     Column("active_to", Date),
+    schema="books",
+)
+
+chart_templates = Table(
+    "chart_templates",
+    metadata,
+    code("template", key=True),
+    code("code", key=True),
+    *(words(name) for name in ("name", "name_vi", "kind")),
+    *(
+        Column(name, Boolean, nullable=False)
+        for name in ("postable", "needs_party", "needs_store", "needs_item", "is_stock")
+    ),
     schema="books",
 )
 
@@ -185,6 +198,7 @@ gl_entries = Table(
     code("series"),
     code("role"),
     code("kind"),
+    Column("xid", TransactionId(), nullable=False),
     words("memo", required=False),
     Column("prev_hash", LargeBinary, nullable=False),
     Column("hash", LargeBinary, nullable=False),
@@ -193,6 +207,7 @@ gl_entries = Table(
     ),
     UniqueConstraint("company", "series", "fiscal_year", "entry_no", name="gl_entries_number_key"),
     UniqueConstraint("reverses_entry_id", name="gl_entries_reverses_key"),
+    UniqueConstraint("id", "xid", name="gl_entries_xid_key"),
     Index("gl_entries_date_idx", "company", "posting_date", "id"),
     schema="books",
 )
@@ -200,16 +215,11 @@ gl_entries = Table(
 gl_lines = Table(
     "gl_lines",
     metadata,
-    Column(
-        "entry_id",
-        BIGINT,
-        ForeignKey("books.gl_entries.id", deferrable=True, initially="DEFERRED"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    Column("entry_id", BIGINT, primary_key=True, autoincrement=False),
     big("debit"),
     big("credit"),
     big("qty_base", required=False),
+    Column("xid", TransactionId(), nullable=False),
     Column("line_no", Integer, primary_key=True, autoincrement=False),
     Column("posting_date", Date, nullable=False),
     code("company"),
@@ -219,11 +229,25 @@ gl_lines = Table(
     Column("fc_amount", Numeric),
     words("memo", required=False),
     ForeignKeyConstraint(
+        ["entry_id", "xid"],
+        ["books.gl_entries.id", "books.gl_entries.xid"],
+        name="gl_lines_entry_fkey",
+        deferrable=True,
+        initially="DEFERRED",
+    ),
+    ForeignKeyConstraint(
         ["company", "account"],
         ["books.gl_accounts.company", "books.gl_accounts.code"],
         name="gl_lines_account_fkey",
     ),
-    Index("gl_lines_account_idx", "company", "account", "posting_date", "entry_id"),
+    Index(
+        "gl_lines_account_idx",
+        "company",
+        "account",
+        "posting_date",
+        "entry_id",
+        postgresql_include=["debit", "credit", "brand"],
+    ),
     schema="books",
 )
 
@@ -235,6 +259,8 @@ posting_items = Table(
     big("entry_id", required=False),
     Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("version", Integer),
+    Column("rule_version", Integer),
+    code("series", required=False),
     Column("done", Boolean, nullable=False),
     code("outcome", required=False),
     Column("codes", ARRAY(Text), nullable=False),
