@@ -1,7 +1,8 @@
 """What a posting job has to do: each document of its selection once, and what became of it.
 
 Written once when the job begins; later attempts go on from it and never select again. `codes` has
-all that is wrong with a document, in their fixed order; `outcome` is the first of them.
+all that is wrong with a document, in their fixed order; `outcome` is the first of them. An atomic
+job notes here which entry a document is to have before it publishes any.
 """
 
 from alembic import op
@@ -21,6 +22,8 @@ def upgrade() -> None:
             entry_id     bigint,
             seq          integer NOT NULL CHECK (seq > 0),
             version      integer,
+            rule_version integer,
+            series       text COLLATE "C",
             done         boolean NOT NULL DEFAULT false,
             outcome      text COLLATE "C",
             codes        text[] NOT NULL DEFAULT '{}',

@@ -42,7 +42,8 @@ class Kind:
 
     `timeout` is the hard limit of one attempt; there is no kind without one. `fingerprint_fields`
     name required payload members that, with kind, company and brand, say what makes two submits
-    the same work; their types are strict strings, integers, booleans or lists of them. With
+    the same work; their types are strict strings, integers, booleans or lists of them; `("*",)` is
+    the whole payload, null members as absent. With
     `on_duplicate="merge"` a duplicate of a pending job replaces its other members and joins its
     lists; of a running one it becomes a follow-up, as with `"follow_up"`. Members named in
     `widest_when_absent` mean "all" where they are absent or null: so does what they merge to. Of a

@@ -24,6 +24,8 @@ BUILT_IN = (
 )
 NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 SCALARS = {str, int, bool}
+# Every member of the payload says which work it is; null ones are as absent.
+WHOLE = ("*",)
 QUEUE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 # Somebody looks at the screen: its slots are kept for jobs that soon make room for the next.
 INTERACTIVE, INTERACTIVE_SECONDS = "interactive", 60
@@ -91,6 +93,11 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
             f"{source}: kind {kind.name}: its payload model must refuse unknown members "
             "(subclass shared.kinds.Payload)"
         )
+    if tuple(kind.fingerprint_fields) != WHOLE:
+        _refuse_unsound_fingerprint(source, kind)
+
+
+def _refuse_unsound_fingerprint(source: str, kind: Kind) -> None:
     for field in kind.fingerprint_fields:
         info = kind.payload.model_fields.get(field)
         if info is None:

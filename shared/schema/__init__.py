@@ -1,6 +1,16 @@
 """SQLAlchemy Core tables of both schemas: `chot` (platform) and `books` (the ERP side)."""
 
-from shared.schema import books, cost_runs, files, jobs, ledger, locks, periods
+from shared.schema import books, cost_runs, files, jobs, ledger, locks, periods, posting
 from shared.schema.metadata import metadata
 
-__all__ = ["books", "cost_runs", "files", "jobs", "ledger", "locks", "metadata", "periods"]
+__all__ = [
+    "books",
+    "cost_runs",
+    "files",
+    "jobs",
+    "ledger",
+    "locks",
+    "metadata",
+    "periods",
+    "posting",
+]
