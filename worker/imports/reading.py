@@ -1,0 +1,291 @@
+"""Read a file portion by portion, in the child process that context.offload() runs.
+
+The child keeps the file open between calls; an attempt has a path of its own and starts where the
+last committed portion ended. Rows come as bytes for COPY, so that the process that talks to
+PostgreSQL only passes them on.
+"""
+
+import gzip
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from worker.imports.cells import Conventions
+from worker.imports.columns import Head, read_head
+from worker.imports.csv_records import Record, read_csv
+from worker.imports.layout import Layout, Problem
+from worker.imports.layouts import LAYOUTS
+from worker.imports.problems import FileRefused, LineProblem, shown
+from worker.imports.unpacking import Allowance, Counted
+from worker.imports.xlsx_records import XlsxFile
+
+GZIP, ZIP, OLD_EXCEL = b"\x1f\x8b", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+# Cells have no control characters: the reading of them sees to it.
+ESCAPES = str.maketrans({"\\": "\\\\"})
+EMPTY = "\\N"
+STRAY_TIMES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be read, how it is written, and after which line.
+
+    `job_id` and `company` are those of every row. `delimiter` and `encoding` None: as the file
+    shows. `head_line`: the first line that may be the one with the heads.
+    """
+
+    path: str
+    layout: str
+    job_id: str
+    company: str
+    after_line: int = 0
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    date_order: str = "dmy"
+    sheet: str | None = None
+    head_line: int = 1
+    ignore_others: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """Rows for COPY in text format, and what is wrong with the lines that are not among them.
+
+    `line` is the last line that is dealt with, `lines` how many with something in them were read,
+    `refused` how many of them are left out.
+    """
+
+    copy: bytes
+    rows: int
+    problems: Sequence[LineProblem]
+    line: int
+    lines: int
+    refused: int
+    ended: bool
+
+
+@dataclass(slots=True)
+class _Reading:
+    order: Order
+    layout: Layout
+    head: Head
+    how: Conventions
+    records: Iterator[Record]
+    pushed: Record | None = None
+    rows: list[str] = field(default_factory=list)
+    problems: list[LineProblem] = field(default_factory=list)
+    gathered: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    gathered_key: tuple[str | None, ...] = ()
+    gathered_lines: int = 0
+    flaw: int | None = None
+    stray: int | None = None
+    line: int = 0
+    lines: int = 0
+    refused: int = 0
+
+
+_OPEN: dict[str, _Reading] = {}
+
+
+def begin(order: Order) -> Sequence[str]:
+    """Open the file and read its heads; answers the columns that it has.
+
+    FileRefused for what is no table, or has not the columns of its kind.
+    """
+    layout = LAYOUTS[order.layout]
+    records, how = _records_of(order, layout)
+    heads = next((r for r in records if _line_of(r) >= order.head_line), None)
+    if heads is None:
+        raise FileRefused("FILE_EMPTY", "the file has no line with anything in it")
+    if isinstance(heads, LineProblem):
+        raise FileRefused("HEADS_REFUSED", f"line {heads.line} {heads.rule}")
+    head = read_head(heads[1], layout.columns, ignore_others=order.ignore_others)
+    after = max(order.after_line, heads[0])
+    rest = (r for r in records if _line_of(r) > after)
+    _OPEN[order.path] = _Reading(order, layout, head, how, rest, line=after)
+    return [place.column.name for place in head.places]
+
+
+def take(path: str, most: int) -> Portion:
+    """The next lines, so many at most (and those that belong to the last one)."""
+    reading = _OPEN[path]
+    reading.rows, reading.problems = [], []
+    reading.lines = reading.refused = 0
+    gathers = reading.layout.gathering is not None
+    ended = False
+    while gathers or reading.lines < most:
+        record = reading.pushed or next(reading.records, None)
+        reading.pushed = None
+        if record is None:
+            ended = True
+            break
+        if not gathers:
+            _take_line(reading, record)
+        elif not _gather(reading, record, most):
+            reading.pushed = record
+            break
+    if gathers:
+        _close(reading)
+    return Portion(
+        copy="".join(reading.rows).encode(),
+        rows=len(reading.rows),
+        problems=reading.problems,
+        line=reading.line,
+        lines=reading.lines,
+        refused=reading.refused,
+        ended=ended,
+    )
+
+
+def _take_line(reading: _Reading, record: Record) -> None:
+    line, values, problems = _read(reading, record)
+    reading.line = line
+    reading.lines += 1
+    if problems:
+        reading.problems += problems
+        reading.refused += 1
+        return
+    if reading.layout.complete is not None:
+        reading.layout.complete(values, line)
+    _stage(reading, line, values)
+
+
+def _gather(reading: _Reading, record: Record, most: int) -> bool:
+    """Take a line to those it belongs to; False for one that would be too many now.
+
+    A portion ends between two things, and not behind a line of which nobody knows whose it is,
+    unless there are very many of those.
+    """
+    gathering = reading.layout.gathering
+    assert gathering is not None, "asked for by its layout"
+    line, values, problems = _read(reading, record)
+    key = tuple(values.get(name) for name in gathering.by)
+    # A line that does not say where it belongs may belong to what is before or behind it.
+    unknown = None in key
+    begins = not unknown and key != reading.gathered_key
+    if begins and reading.lines >= most and reading.stray is None:
+        return False
+    if reading.lines >= STRAY_TIMES * most and (begins or unknown):
+        return False
+    if begins:
+        _close(reading)
+        reading.gathered_key = key
+        reading.flaw, reading.stray = reading.stray, None
+    reading.line = line
+    reading.lines += 1
+    if problems:
+        reading.problems += problems
+        reading.flaw = reading.flaw or line
+        reading.stray = line if unknown else reading.stray
+        reading.refused += 1
+        return True
+    reading.stray = None
+    reading.gathered_lines += 1
+    if reading.gathered_lines <= gathering.most:
+        reading.gathered.append((line, values))
+    return True
+
+
+def _close(reading: _Reading) -> None:
+    """Stage what was gathered, whole, or leave all of it out and say why."""
+    gathering, gathered = reading.layout.gathering, reading.gathered
+    assert gathering is not None, "asked for by its layout"
+    count, flaw = reading.gathered_lines, reading.flaw
+    reading.gathered, reading.gathered_lines, reading.flaw = [], 0, None
+    reading.gathered_key = ()
+    if not gathered:
+        return
+    first = gathered[0][0]
+    named = " ".join(gathered[0][1][name] for name in gathering.by)
+    if flaw is not None:
+        rule = f"is left out: {named} is taken whole or not at all, and line {flaw} is refused"
+        reading.problems.append(LineProblem(first, None, None, "DOCUMENT_REFUSED", rule))
+    elif count > gathering.most:
+        rule = f"is left out: {named} has {count} lines, {gathering.most} at most"
+        reading.problems.append(LineProblem(first, None, None, "DOCUMENT_REFUSED", rule))
+    else:
+        composed = gathering.compose([values for _, values in gathered])
+        if isinstance(composed, Mapping):
+            lines = ",".join(str(line) for line, _ in gathered)
+            _stage(reading, first, {**composed, "lines": f"{{{lines}}}"})
+            return
+        reading.problems += [
+            LineProblem(
+                gathered[problem.line][0],
+                problem.column,
+                _value_of(gathered[problem.line][1], problem),
+                "DOCUMENT_REFUSED",
+                problem.rule,
+            )
+            for problem in composed
+        ]
+    reading.refused += count
+
+
+def _read(reading: _Reading, record: Record) -> tuple[int, dict[str, str], list[LineProblem]]:
+    if isinstance(record, LineProblem):
+        return record.line, {}, [record]
+    line, cells = record
+    values, problems = reading.head.read(line, cells, reading.how)
+    company = values.pop("company", reading.order.company)
+    if company != reading.order.company:
+        rule = f"is not {reading.order.company}, whose import this is"
+        problems.append(LineProblem(line, "company", shown(company), "WRONG_COMPANY", rule))
+    if not problems:
+        problems = [
+            LineProblem(line, p.column, _value_of(values, p), "LINE_REFUSED", p.rule)
+            for p in reading.layout.judge(values)
+        ]
+    return line, values, problems
+
+
+def _value_of(values: Mapping[str, str], problem: Problem) -> str | None:
+    said = values.get(problem.column)
+    return None if said is None else shown(said)
+
+
+def _stage(reading: _Reading, line: int, values: Mapping[str, str]) -> None:
+    cells = [reading.order.job_id, str(line)]
+    for name in reading.layout.staged:
+        value = values.get(name)
+        if value is None:
+            cells.append(EMPTY)
+        else:
+            cells.append(value.translate(ESCAPES) if "\\" in value else value)
+    reading.rows.append("\t".join(cells) + "\n")
+
+
+def _line_of(record: Record) -> int:
+    return record.line if isinstance(record, LineProblem) else record[0]
+
+
+def _records_of(order: Order, layout: Layout) -> tuple[Iterator[Record], Conventions]:
+    path = Path(order.path)
+    source = path.open("rb")
+    begins = source.read(8)
+    source.seek(0)
+    how = Conventions(decimal=order.decimal, date_order=order.date_order)
+    if begins.startswith(OLD_EXCEL):
+        raise FileRefused(
+            "FORMAT_UNKNOWN", "the file is an .xls, or protected by a password: save it as .xlsx"
+        )
+    if begins.startswith(ZIP):
+        book = XlsxFile(source, path.stat().st_size)
+        how = Conventions(
+            decimal=order.decimal,
+            date_order=order.date_order,
+            since_1904=book.workbook.since_1904,
+            spreadsheet=True,
+        )
+        return iter(book.rows(order.sheet)), how
+    unpacked: BinaryIO = source
+    if begins.startswith(GZIP):
+        allowance = Allowance(path.stat().st_size)
+        packed = Counted(gzip.GzipFile(fileobj=source), allowance)  # type: ignore[arg-type]
+        unpacked = io.BufferedReader(packed, 1 << 20)
+    return read_csv(
+        unpacked, layout.columns, delimiter=order.delimiter, encoding=order.encoding
+    ), how
