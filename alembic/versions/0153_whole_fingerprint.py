@@ -11,7 +11,7 @@ down_revision = "0147_chart_templates"
 branch_labels = None
 depends_on = None
 
-BEFORE = """            FOREACH field IN ARRAY fields LOOP"""
+BEFORE = """            FOREACH name IN ARRAY fields LOOP"""
 NOW = """            IF fields = ARRAY['*'] THEN
                 SELECT parts || jsonb_build_array(coalesce(jsonb_object_agg(m.key, CASE
                            WHEN jsonb_typeof(m.value) = 'array' THEN
@@ -20,9 +20,10 @@ NOW = """            IF fields = ARRAY['*'] THEN
                            ELSE m.value END), '{}'))
                   INTO parts
                   FROM jsonb_each(payload) AS m WHERE jsonb_typeof(m.value) <> 'null';
-                RETURN sha256(convert_to(parts::text, 'UTF8'));
+                work.print := sha256(convert_to(parts::text, 'UTF8'));
+                RETURN work;
             END IF;
-            FOREACH field IN ARRAY fields LOOP"""
+            FOREACH name IN ARRAY fields LOOP"""
 
 
 def upgrade() -> None:
@@ -34,10 +35,10 @@ def _replace(old: str, new: str) -> None:
     op.execute(f"""
         DO $do$
         DECLARE was text := pg_get_functiondef(
-            'chot.fingerprint(text, text, text, jsonb, text[])'::regprocedure);
+            'chot.work_of(text, text, text, jsonb, text[])'::regprocedure);
         BEGIN
             IF strpos(was, $part${old}$part$) = 0 THEN
-                RAISE EXCEPTION 'chot.fingerprint is not the one that is known here';
+                RAISE EXCEPTION 'chot.work_of is not the one that is known here';
             END IF;
             EXECUTE replace(was, $part${old}$part$, $part${new}$part$);
         END $do$""")

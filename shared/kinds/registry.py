@@ -21,6 +21,7 @@ BUILT_IN = (
     "shared.kinds.costing_part",
     "shared.kinds.exporting",
     "shared.kinds.periods",
+    "shared.kinds.posting",
 )
 NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 SCALARS = {str, int, bool}

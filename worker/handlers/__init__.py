@@ -16,6 +16,7 @@ BUILT_IN = (
     "worker.handlers.costing_part",
     "worker.handlers.exporting",
     "worker.handlers.periods",
+    "worker.handlers.posting",
 )
 
 
