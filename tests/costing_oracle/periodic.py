@@ -174,13 +174,16 @@ class _Period:
             self._found(node, m, difference)
 
     def _make(self, stock: ItemStock, node: Node, m: Movement) -> None:
+        known = (m.value or 0) + sum(self._outside(stock, source) for source in m.sources)
+        if not any(source in self.owner for source in m.sources):
+            self._known(node, m, m.qty, known)
+            return
+        # What is made of goods that are costed with it is no opening and no input from outside: no
+        # return can be of it, nor take its value. A return takes quantity and value of the same.
         pool = self.pools[node]
         pool.made += m.qty
+        pool.made_value += known
         self.made[node].append((m, m.value or 0))
-        # Its goods are no opening and no input from outside: no return can be of them, nor take
-        # their value. A receipt that goes back takes quantity and value of the same goods.
-        pool.made_value += m.value or 0
-        pool.made_value += sum(self._outside(stock, source) for source in m.sources)
 
     def _receive(self, node: Node, m: Movement) -> None:
         if m.value is not None:
