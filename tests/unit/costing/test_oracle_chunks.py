@@ -1,59 +1,22 @@
-"""The bytes of a result depend on no order: not of rows, of items, of units, nor on chunks."""
+"""The bytes of a result depend on no order: not of rows, of items, of units, nor on chunks.
+
+And a period opens with what the last one closed with (I10), as rows carry it over.
+"""
 
 import random
+from dataclasses import replace
+from typing import Any
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.costing_oracle.companies import Company, Taste, companies
-from worker.costing.chunk import ChunkResults, cost_chunk
-from worker.costing.movements import ItemStock, Method, Movement
+from tests.costing_oracle.as_read import layout_of, read_back, unit_of
+from tests.costing_oracle.companies import EARLIER_RECEIPT, Company, Taste, companies
+from worker.costing.carry import EMPTY, digest_of
+from worker.costing.chunk import ChunkResults, Row, cost_chunk
+from worker.costing.movements import Method, Movement
 from worker.costing.results import Policy
-from worker.costing.units import Layout, State, Stock, Unit
-
-BRAND = "B"
-
-
-def _state(number: int, stock: ItemStock, pool_of: dict[str, str]) -> State:
-    name = {pool: f"{number}{pool.removeprefix('B/')}" for pool in pool_of.values()}
-    return State(
-        balances=tuple(
-            (f"{number}{o.store}", name[pool_of[o.store]], *o[1:]) for o in stock.openings
-        ),
-        layers=tuple((name[x.pool], x.lot, x.qty, x.value, x.origin, None) for x in stock.layers),
-    )
-
-
-def _row(number: int, m: Movement) -> tuple[object, ...]:
-    target = None if m.to_store is None else f"{number}{m.to_store}"
-    return tuple(m._replace(store=f"{number}{m.store}", to_store=target))[:-1]
-
-
-def _unit(number: int, company: Company) -> Unit:
-    """A company as the database would give it, with names of its own."""
-    stocks = [
-        Stock(
-            item=f"{number}{stock.item}",
-            method=stock.method,
-            brands=(BRAND,),
-            states=(_state(number, stock, company.pool_of),),
-            movements=[_row(number, m) for m in stock.movements],
-            references=stock.references,
-            refusal=None,
-        )
-        for stock in company.stocks
-    ]
-    sources = {m.id: m.sources for m in company.movements().values() if m.sources}
-    return Unit(stocks, sources)
-
-
-def _layout(told: list[Company]) -> Layout:
-    pools = {
-        f"{number}{store}": f"B/{number}{pool.removeprefix('B/')}"
-        for number, company in enumerate(told)
-        for store, pool in company.pool_of.items()
-    }
-    return Layout(dict.fromkeys(pools, BRAND), pools)
+from worker.costing.units import Layout, Unit
 
 
 def _shuffled(unit: Unit, chance: random.Random) -> Unit:
@@ -83,10 +46,70 @@ tastes = st.sampled_from(
 def test_no_order_and_no_chunk_changes_a_byte(
     told: list[Company], chance: random.Random, size: int
 ) -> None:
-    layout, policy = _layout(told), Policy()
-    units = [_unit(number, company) for number, company in enumerate(told)]
+    layout, policy = layout_of(told), Policy()
+    units = [unit_of(number, company) for number, company in enumerate(told)]
     whole = cost_chunk(units, layout, policy)
     assert len(whole.marks) == sum(len(company.stocks) for company in told)
     other = [_shuffled(unit, chance) for unit in chance.sample(units, len(units))]
     parts = [other[i : i + size] for i in range(0, len(other), size)]
     assert _together([cost_chunk(part, layout, policy) for part in parts]) == _together([whole])
+
+
+def _later(company: Company) -> Company:
+    """The same with ids that no movement of the period before has."""
+
+    def shifted(number: int | None) -> int | None:
+        return number if number is None or number >= EARLIER_RECEIPT else number + 1000
+
+    def moved(m: Movement) -> Movement:
+        return m._replace(
+            id=m.id + 1000,
+            ref=shifted(m.ref),
+            reverses=shifted(m.reverses),
+            sources=tuple(source + 1000 for source in m.sources),
+        )
+
+    stocks = [replace(s, movements=[moved(m) for m in s.movements]) for s in company.stocks]
+    return replace(company, stocks=stocks)
+
+
+def _by_store(rows: list[Row], first: int) -> dict[tuple[Any, ...], tuple[int, int]]:
+    """Quantity and value of each store that has any of an item."""
+    return {row[1:3]: row[first : first + 2] for row in rows if any(row[first : first + 2])}
+
+
+stories = st.sampled_from(
+    [Taste(method=m, items=2, stores=3, length=8, careless=0) for m in Method]
+).flatmap(lambda taste: st.tuples(companies(taste), companies(taste)))
+
+
+@given(stories)
+def test_a_period_opens_with_what_the_last_one_closed_with(told: tuple[Company, Company]) -> None:
+    """I10: every store, whatever pools the next period has; in the same pools, layers and all."""
+    first, second = told[0], _later(told[1])
+    layout, unit = layout_of([first]), unit_of(0, first)
+    closed = cost_chunk([unit], layout, Policy())
+    assume(not closed.errors)
+    states = read_back(unit, closed)
+    left = {mark.item: mark.closing_digest for mark in closed.marks}
+    assert {item: digest_of(state) for item, state in states.items()} == left
+
+    quiet = replace(first, stocks=[replace(s, movements=[]) for s in first.stocks])
+    idle = cost_chunk([unit_of(0, quiet, states)], layout, Policy())
+    assert [(m.opening_digest, m.closing_digest) for m in idle.marks] == [
+        (left[m.item], left[m.item]) for m in idle.marks
+    ]
+    assert idle.layers == closed.layers
+    assert [row[:3] + row[3:5] for row in idle.pools if any(row[3:5])] == [
+        row[:3] + row[17:19] for row in closed.pools if any(row[17:19])
+    ]
+
+    pools = layout_of([second])
+    both = Layout(*({**old, **new} for old, new in zip(layout, pools, strict=True)))
+    later = cost_chunk([unit_of(0, second, states)], both, Policy())
+    items = {mark.item for mark in later.marks if not mark.failed}
+    for mark in later.marks:
+        assert mark.opening_digest == left.get(mark.item, EMPTY)
+    assert _by_store(later.stores, 4) == {
+        where: flow for where, flow in _by_store(closed.stores, 14).items() if where[0] in items
+    }
