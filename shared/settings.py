@@ -97,6 +97,7 @@ class SharedSettings(BaseSettings):
         "chot", pattern=r"^[A-Za-z0-9_-]{1,40}$", description="SQS queues are PREFIX-queue"
     )
     kind_modules: str = Field("", description="modules with KINDS, comma separated")
+    task_modules: str = Field("", description="modules with TASKS, comma separated")
     relay_poll_seconds: float = Field(
         2.0, gt=0, le=60, description="from look to look at the outbox, when nobody wakes the relay"
     )

@@ -26,7 +26,7 @@ READ_DUE = text(f"""
              FROM chot.jobs j
             WHERE j.queue = q.name AND j.state = 'pending'
               AND NOT {kind_paused("j")} AND NOT {books_frozen("j")}
-              AND {CLAIMABLE_PARTS["joined"]}
+              AND {CLAIMABLE_PARTS["joined"]} AND {CLAIMABLE_PARTS["resumed"]}
             ORDER BY j.available_at LIMIT 1) AS oldest
      WHERE NOT q.paused AND oldest.seconds > :due_seconds ORDER BY q.name""")
 

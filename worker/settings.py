@@ -26,7 +26,30 @@ class CostingSettings(BaseSettings):
     )
 
 
-class WorkerSettings(SharedSettings, CostingSettings):
+class MigrationSettings(BaseSettings):
+    """What a data migration reads, and when it waits for the server to have room."""
+
+    model_config = SettingsConfigDict(env_prefix="CHOT_", extra="ignore")
+
+    migration_modules: str = Field("", description="modules with MIGRATIONS, comma separated")
+    migration_interrupt_seconds: float = Field(
+        300.0, gt=0, le=3000, description="an attempt hands a run back for so long a time"
+    )
+    migration_wait_seconds: float = Field(
+        30.0, ge=1, le=3600, description="a run that waits for the server looks again after that"
+    )
+    migration_replica_lag_seconds: float = Field(
+        30.0, ge=0, description="runs wait while a replica is further behind; 0 = never"
+    )
+    migration_wal_bytes: int = Field(
+        8 * 2**30, ge=0, description="runs wait while a slot keeps more WAL; 0 = never"
+    )
+    migration_connections_percent: int = Field(
+        85, ge=0, le=100, description="runs wait while more are in use; 0 = never"
+    )
+
+
+class WorkerSettings(SharedSettings, CostingSettings, MigrationSettings):
     """What the worker reads beside the shared settings."""
 
     handler_modules: str = Field("", description="modules with HANDLERS, comma separated")

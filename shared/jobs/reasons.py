@@ -24,6 +24,7 @@ class Reason(StrEnum):
     QUEUE_PAUSED = "queue-paused"
     KIND_PAUSED = "kind-paused"
     BOOKS_FROZEN = "books-frozen"
+    JOB_PAUSED = "job-paused"
     GROUP_CANCELLING = "group-cancelling"
     GROUP_OPEN = "group-open"
     OUT_OF_ATTEMPTS = "out-of-attempts"
@@ -101,6 +102,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
         Rule(Reason.QUEUE_PAUSED, lambda r: not r["unpaused"], words.paused),
         Rule(Reason.KIND_PAUSED, lambda r: not r["kind_unpaused"], words.kind_paused),
         Rule(Reason.BOOKS_FROZEN, lambda r: not r["unfrozen"], words.frozen),
+        Rule(Reason.JOB_PAUSED, lambda r: not r["resumed"], words.job_paused),
         Rule(Reason.GROUP_CANCELLING, lambda r: not r["goes_on"], words.group_cancelling),
         Rule(Reason.GROUP_OPEN, lambda r: not r["joined"], words.group_open),
         Rule(Reason.OUT_OF_ATTEMPTS, lambda r: not r["attempts_left"], words.out_of_attempts),

@@ -34,6 +34,7 @@ CLAIMABLE_PARTS = {
             SELECT FROM chot.queues cq WHERE cq.name = j.queue AND cq.paused)""",
     "kind_unpaused": f"NOT {kind_paused('j')}",
     "unfrozen": f"NOT {books_frozen('j')}",
+    "resumed": "j.paused_at IS NULL",
     "goes_on": """NOT EXISTS (
             SELECT FROM chot.groups cg WHERE cg.id = j.group_id AND cg.state = 'cancelling')""",
     "joined": f"""(j.joins IS NULL OR EXISTS (

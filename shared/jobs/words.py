@@ -118,6 +118,14 @@ def frozen(row: Row) -> str:
     )
 
 
+def job_paused(row: Row) -> str:
+    """Somebody has paused the job itself."""
+    return (
+        f"The job has been paused since {instant(row['paused_at'])}; "
+        f"POST /v1/migrations/{row['id']}/resume lets it go on from where it stands."
+    )
+
+
 def group_cancelling(row: Row) -> str:
     """It is a member of a group that is to end."""
     return (

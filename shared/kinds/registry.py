@@ -1,12 +1,11 @@
 """Which kinds this process knows: ours, those of entry points, those of CHOT_KIND_MODULES."""
 
-import importlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Any, get_args, get_origin
+from typing import get_args, get_origin
 
 from pydantic.fields import FieldInfo
 from sqlalchemy import text
@@ -15,15 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.errors import ConfigRefused
 from shared.kinds import Kind
 from shared.kinds.locks import mirrored, refuse_unsound_locks
+from shared.kinds.names import NAME, exported, import_setting, split_modules
 
 BUILT_IN = (
     "shared.kinds.costing",
     "shared.kinds.costing_part",
     "shared.kinds.exporting",
+    "shared.kinds.migration",
     "shared.kinds.periods",
     "shared.kinds.posting",
 )
-NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 SCALARS = {str, int, bool}
 # Every member of the payload says which work it is; null ones are as absent.
 WHOLE = ("*",)
@@ -50,28 +50,6 @@ def _declared(modules: str) -> Iterable[tuple[str, Kind]]:
         loaded = point.load()
         kinds = exported(loaded, "KINDS") if isinstance(loaded, ModuleType) else loaded
         yield from ((f"entry point {point.name}", kind) for kind in kinds)
-
-
-def split_modules(setting: str) -> list[str]:
-    """Module names of a comma-separated setting."""
-    return [name.strip() for name in setting.split(",") if name.strip()]
-
-
-def import_setting(name: str, setting: str) -> ModuleType:
-    """Import a module that a setting names; ConfigRefused says which and why not."""
-    try:
-        return importlib.import_module(name)
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        raise ConfigRefused(f"CHOT_{setting}_MODULES names {name!r}, but {said}") from error
-
-
-def exported(module: ModuleType, name: str) -> Sequence[Any]:
-    """The list a kind or handler module offers under `name`."""
-    found = getattr(module, name, None)
-    if not isinstance(found, Sequence):
-        raise ConfigRefused(f"module {module.__name__} offers no list named {name}")
-    return found
 
 
 def _refuse_unsound(source: str, kind: Kind) -> None:

@@ -235,6 +235,7 @@ jobs = Table(
     _text("redriven_approver"),
     Column("lock_roots", ARRAY(Text)),
     Column("joins", UUID),
+    _instant("paused_at"),
     schema="chot",
 )
 Index(

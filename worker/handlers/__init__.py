@@ -8,13 +8,14 @@ from typing import Any
 
 from shared.errors import ConfigRefused
 from shared.kinds import Kind
-from shared.kinds.registry import exported, import_setting, split_modules
+from shared.kinds.names import exported, import_setting, split_modules
 from worker.context import CleanupContext, JobContext
 
 BUILT_IN = (
     "worker.handlers.costing",
     "worker.handlers.costing_part",
     "worker.handlers.exporting",
+    "worker.handlers.migrating",
     "worker.handlers.periods",
     "worker.handlers.posting",
 )

@@ -1,0 +1,1 @@
+"""Data migrations: tasks that go over many rows in small fenced transactions."""
