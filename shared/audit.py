@@ -42,6 +42,7 @@ class Action(StrEnum):
     LIMIT_REMOVE = "limit.remove"
     QUEUE_WEIGH = "queue.weigh"
     COSTING_METHOD = "costing.method"
+    LEDGER_CHART = "ledger.chart"
     KEY_CREATE = "key.create"
     KEY_REVOKE = "key.revoke"
     APPROVAL_GIVE = "approval.give"
