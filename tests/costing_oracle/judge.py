@@ -26,8 +26,9 @@ Answers = Mapping[str, ItemCosts | ItemFailure]
 
 def judged(company: Company, policy: Policy | None = None) -> Answers:
     """What the engine says of a company, after it has been held against laws and oracle."""
-    policy = policy or Policy()
+    policy, told = policy or Policy(), repr(company)
     answers = cost_items(company.stocks, company.pool_of, policy)
+    assert repr(company) == told, "I9: what was read, of whatever period, is as it was"
     assert list(answers) == [stock.item for stock in company.stocks]
     provisional = policy.negative is Negative.PROVISIONAL
     for item, answer in answers.items():
@@ -37,11 +38,29 @@ def judged(company: Company, policy: Policy | None = None) -> Answers:
             assert answer.problems, "a failure has a reason"
     for circle in circles(company.stocks):
         _judge(company, circle, answers, policy)
+    _depends_on_its_own(company, answers, policy)
     return answers
+
+
+def _depends_on_its_own(company: Company, answers: Answers, policy: Policy) -> None:
+    """I8: what an item costs is the same without all that it is not made of."""
+    for item, reach in _reach(company.stocks).items():
+        if len(reach) < len(company.stocks):
+            scope = [stock for stock in company.stocks if stock.item in reach]
+            alone = cost_items(scope, company.pool_of, policy)
+            assert alone == {each: answers[each] for each in alone}, f"I8: {item} alone"
 
 
 def circles(stocks: Sequence[ItemStock]) -> list[list[ItemStock]]:
     """Items that are made of each other, each circle after what it is made of."""
+    reach = _reach(stocks)
+    groups = {frozenset(o for o in reach if o in reach[i] and i in reach[o]) for i in reach}
+    ordered = sorted(groups, key=lambda group: (len(reach[min(group)]), min(group)))
+    return [[s for s in stocks if s.item in group] for group in ordered]
+
+
+def _reach(stocks: Sequence[ItemStock]) -> dict[str, set[str]]:
+    """Each item with all that it is made of, through whatever others."""
     owner = {m.id: stock.item for stock in stocks for m in stock.movements}
     needs = {
         stock.item: {owner[s] for m in stock.movements for s in m.sources if s in owner}
@@ -51,9 +70,7 @@ def circles(stocks: Sequence[ItemStock]) -> list[list[ItemStock]]:
     for _ in needs:
         for seen in reach.values():
             seen |= {further for each in list(seen) for further in needs[each]}
-    groups = {frozenset(o for o in reach if o in reach[i] and i in reach[o]) for i in reach}
-    ordered = sorted(groups, key=lambda group: (len(reach[min(group)]), min(group)))
-    return [[s for s in stocks if s.item in group] for group in ordered]
+    return reach
 
 
 def _judge(company: Company, circle: list[ItemStock], answers: Answers, policy: Policy) -> None:

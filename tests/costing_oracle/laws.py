@@ -1,9 +1,21 @@
-"""The invariants I1 to I6 of domain rule 1.10, read off a result alone."""
+"""The invariants of domain rule 1.10 that a result shows by itself, and where the others are.
+
+After every company that is told:
+- here I1 value, I2 quantity, I3 transfers, I4 an empty pool, I5 nothing below zero, I6 layers;
+- I7 near the exact price: `judge.py`; equal bytes: `test_oracle_chunks.py`, `test_same_bytes.py`;
+- I8 a run touches what is in its scope: here by name, and in `judge.py`: an item costs alone what
+  it costs beside others;
+- I9 closed periods do not change: `judge.py`: all that is said of earlier periods stays as it was
+  (the tables themselves: `tests/protocol`);
+- I10 a period opens with what the last one closed with: `test_oracle_chunks.py`, by way of rows.
+
+I11, that the ledger agrees, is for the tests of posting.
+"""
 
 from collections import defaultdict
 
 from tests.costing_oracle.companies import Company
-from worker.costing.movements import Method
+from worker.costing.movements import ItemStock, Method
 from worker.costing.results import ItemCosts, PoolResult
 
 LARGEST = 2**63 - 1
@@ -16,6 +28,8 @@ def obeys(company: Company, item: str, costs: ItemCosts, *, provisional: bool = 
     stock = next(s for s in company.stocks if s.item == item)
     numbers = sorted(line.movement_id for line in costs.lines)
     assert numbers == sorted(m.id for m in stock.movements), "each movement has its one line"
+    _stays_in_scope(company, stock, costs)
+    _lines_are_sound(company, costs, provisional=provisional)
     for pool in costs.pools:
         _conserves(pool)
         assert min(pool.price_num, pool.price_den) >= 0, f"I5: {pool}"
@@ -29,6 +43,28 @@ def obeys(company: Company, item: str, costs: ItemCosts, *, provisional: bool = 
     if stock.method in {Method.FIFO, Method.SPECIFIC}:
         _layers_make_pools(costs)
     _fits(costs)
+
+
+def _stays_in_scope(company: Company, stock: ItemStock, costs: ItemCosts) -> None:
+    """I8: only stores that the item was in, and only their pools."""
+    stores = {m.store for m in stock.movements} | {o.store for o in stock.openings}
+    stores |= {m.to_store for m in stock.movements if m.to_store is not None}
+    # Freight is a cost of its receipt, wherever that came in.
+    stores |= {reference.store for reference in stock.references.values()}
+    pools = {company.pool_of[store] for store in stores}
+    assert {store.store for store in costs.stores} <= stores, "I8: stores"
+    named = [pool.pool for pool in costs.pools] + [layer.pool for layer in costs.layers]
+    assert {*named, *(store.pool for store in costs.stores)} <= pools, "I8: pools"
+
+
+def _lines_are_sound(company: Company, costs: ItemCosts, *, provisional: bool) -> None:
+    """I5: nothing moves at less than nothing; a count may take value from what it finds."""
+    movements = company.movements()
+    for line in costs.lines:
+        movement = movements[line.movement_id]
+        told = movement.value is not None and movement.value < 0
+        if not (provisional or told or movement.kind in {"landed_cost", "count"}):
+            assert line.value >= 0, f"I5: {line}"
 
 
 def _conserves(pool: PoolResult) -> None:
