@@ -86,10 +86,18 @@ def refuse_strange_url(url: SecretStr | None) -> SecretStr | None:
     return url
 
 
-class SharedSettings(BaseSettings):
-    """What every process of the platform reads from its environment."""
+class FilesSettings(BaseSettings):
+    """Where uploaded files lie."""
 
     model_config = SettingsConfigDict(env_prefix="CHOT_", extra="ignore")
+
+    files_bucket: str | None = Field(
+        None, pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", description="S3 bucket of uploads"
+    )
+
+
+class SharedSettings(FilesSettings):
+    """What every process of the platform reads from its environment."""
 
     database_url: SecretStr = Field(description="PostgreSQL as role app")
     read_database_url: SecretStr | None = Field(None, description="PostgreSQL as role read")

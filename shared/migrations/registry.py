@@ -12,7 +12,7 @@ from shared.errors import ConfigRefused
 from shared.kinds.names import NAME, exported, import_setting, split_modules
 from shared.migrations import TaskSpec
 
-BUILT_IN: tuple[str, ...] = ("shared.migrations.books",)
+BUILT_IN: tuple[str, ...] = ("shared.migrations.books", "shared.migrations.imports")
 
 
 class TaskSettings(BaseSettings):

@@ -157,6 +157,14 @@ stock_movements = Table(
         "doc_id",
         postgresql_where=text("kind IN ('produce', 'consume')"),
     ),
+    Index("stock_movements_document_idx", "doc_id", "doc_line", "company"),
+    Index(
+        "stock_movements_opening_idx",
+        "item",
+        "store",
+        "posting_date",
+        postgresql_where=text("kind = 'opening'"),
+    ),
     schema="books",
 )
 

@@ -55,7 +55,7 @@ class Portion:
     """Rows for COPY in text format, and what is wrong with the lines that are not among them.
 
     `line` is the last line that is dealt with, `lines` how many with something in them were read,
-    `refused` how many of them are left out.
+    `refused` how many of them are left out. `share` of the file's bytes are read.
     """
 
     copy: bytes
@@ -65,6 +65,7 @@ class Portion:
     lines: int
     refused: int
     ended: bool
+    share: float
 
 
 @dataclass(slots=True)
@@ -74,6 +75,7 @@ class _Reading:
     head: Head
     how: Conventions
     records: Iterator[Record]
+    source: BinaryIO
     pushed: Record | None = None
     rows: list[str] = field(default_factory=list)
     problems: list[LineProblem] = field(default_factory=list)
@@ -96,7 +98,8 @@ def begin(order: Order) -> Sequence[str]:
     FileRefused for what is no table, or has not the columns of its kind.
     """
     layout = LAYOUTS[order.layout]
-    records, how = _records_of(order, layout)
+    source = Path(order.path).open("rb")  # noqa: SIM115 - for as long as the attempt lives
+    records, how = _records_of(order, layout, source)
     heads = next((r for r in records if _line_of(r) >= order.head_line), None)
     if heads is None:
         raise FileRefused("FILE_EMPTY", "the file has no line with anything in it")
@@ -105,7 +108,7 @@ def begin(order: Order) -> Sequence[str]:
     head = read_head(heads[1], layout.columns, ignore_others=order.ignore_others)
     after = max(order.after_line, heads[0])
     rest = (r for r in records if _line_of(r) > after)
-    _OPEN[order.path] = _Reading(order, layout, head, how, rest, line=after)
+    _OPEN[order.path] = _Reading(order, layout, head, how, rest, source, line=after)
     return [place.column.name for place in head.places]
 
 
@@ -137,6 +140,7 @@ def take(path: str, most: int) -> Portion:
         lines=reading.lines,
         refused=reading.refused,
         ended=ended,
+        share=reading.source.tell() / max(1, Path(path).stat().st_size),
     )
 
 
@@ -262,9 +266,10 @@ def _line_of(record: Record) -> int:
     return record.line if isinstance(record, LineProblem) else record[0]
 
 
-def _records_of(order: Order, layout: Layout) -> tuple[Iterator[Record], Conventions]:
+def _records_of(
+    order: Order, layout: Layout, source: BinaryIO
+) -> tuple[Iterator[Record], Conventions]:
     path = Path(order.path)
-    source = path.open("rb")
     begins = source.read(8)
     source.seek(0)
     how = Conventions(decimal=order.decimal, date_order=order.date_order)

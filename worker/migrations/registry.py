@@ -11,7 +11,7 @@ from shared.migrations.registry import known_tasks
 from worker.migrations.task import Task
 from worker.settings import MigrationSettings
 
-BUILT_IN: tuple[str, ...] = ()
+BUILT_IN: tuple[str, ...] = ("worker.migrations.importing",)
 
 
 @lru_cache

@@ -1,0 +1,250 @@
+"""Merge staged lines of movements into the books: judged set-based, then written in one statement.
+
+A line is known by document, line and kind (an opening: by day, store, item and lot). One that is in
+the books already is left as it is, and refused where it says something else: movements are facts,
+what is wrong with one is taken back by another.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from worker.migrations.task import Applied, Batch, Reject
+
+# Two merges of a company would not see each other's rows.
+ONE_AT_A_TIME = text("""
+    SELECT pg_advisory_xact_lock(hashtextextended('books.import_movements/' || :company, 0))""")
+BY_NUMBER = """
+             WHERE m.doc_id = r.doc_id AND m.doc_line = r.doc_line AND m.kind = r.kind
+               AND (m.reverses_movement_id IS NULL) = (r.reverses_doc IS NULL)"""
+BY_PLACE = """
+             WHERE m.kind = 'opening' AND m.item = r.item AND m.store = r.store
+               AND m.posting_date = r.posting_date AND m.lot_id IS NOT DISTINCT FROM r.lot
+               AND m.reverses_movement_id IS NULL"""
+FIRST_BY_NUMBER = """
+            SELECT f.line FROM books.import_movements f
+             WHERE f.job_id = r.job_id AND f.doc_id = r.doc_id AND f.doc_line = r.doc_line
+               AND f.kind = r.kind AND (f.reverses_doc IS NULL) = (r.reverses_doc IS NULL)
+               AND f.line < r.line ORDER BY f.line LIMIT 1"""
+# Within the batch: before it, it is in the books.
+FIRST_BY_PLACE = """
+            SELECT f.line FROM lines f
+             WHERE f.item = r.item AND f.store = r.store AND f.posting_date = r.posting_date
+               AND f.lot IS NOT DISTINCT FROM r.lot AND f.line < r.line ORDER BY f.line LIMIT 1"""
+COMPARED = (
+    "posting_date",
+    "posting_seq",
+    "store",
+    "to_store",
+    "item",
+    "qty_base",
+    "value",
+    "lot_id",
+    "uom",
+    "qty_doc",
+    "currency",
+    "fc_amount",
+    "fc_rate",
+    "cost_basis",
+)
+FACTS = """
+    WITH lines AS MATERIALIZED (
+        SELECT r.* FROM {source} WHERE {where}),
+    books AS MATERIALIZED (
+        SELECT c.currency AS own, CAST(10 AS numeric) ^ c.minor_digits AS minor
+          FROM books.companies c WHERE c.code = :company),
+    facts AS MATERIALIZED (
+        SELECT r.line, r.doc_id, r.doc_line, r.kind, r.posting_date,
+               coalesce(r.posting_seq, 0) AS posting_seq, r.item, r.store, r.to_store,
+               r.lot AS lot_id, r.uom, CASE WHEN r.uom IS NOT NULL THEN r.quantity END AS qty_doc,
+               r.quantity, r.currency, r.fc_amount, r.fc_rate, r.cost_basis, r.brand AS said_brand,
+               r.ref_doc, r.ref_line, r.reverses_doc, r.reverses_line, r.value AS said_value,
+               s.brand, t.brand AS to_brand, i.code IS NOT NULL AS item_known, i.base_uom,
+               CASE WHEN r.uom IS NULL OR r.uom = i.base_uom THEN 1 ELSE u.num END AS num,
+               CASE WHEN r.uom IS NULL OR r.uom = i.base_uom THEN 1 ELSE u.den END AS den,
+               CAST(10 AS numeric) ^ i.qty_scale AS one, b.minor, b.own, p.status AS period,
+               CASE WHEN r.currency IS NULL THEN r.value * b.minor
+                    ELSE floor(r.fc_amount * CASE WHEN r.fc_rate IS NULL AND r.currency = b.own
+                                                  THEN 1 ELSE r.fc_rate END * b.minor + 0.5)
+                    END AS value,
+               e.id AS found, first.line AS first_line, q.id AS ref_id, v.id AS reversed_id
+          FROM lines r CROSS JOIN books b
+          LEFT JOIN books.stores s ON s.company = :company AND s.code = r.store
+          LEFT JOIN books.stores t ON t.company = :company AND t.code = r.to_store
+          LEFT JOIN books.items i ON i.company = :company AND i.code = r.item
+          LEFT JOIN books.item_units u
+                 ON u.company = :company AND u.item = r.item AND u.unit = r.uom
+          LEFT JOIN books.periods p
+                 ON p.company = :company AND r.posting_date BETWEEN p.starts_on AND p.ends_on
+          LEFT JOIN LATERAL (
+            SELECT m.id FROM books.stock_movements m{same}
+               AND m.company || '' = :company ORDER BY m.id LIMIT 1) e ON true
+          LEFT JOIN LATERAL ({first}) first ON true
+          LEFT JOIN LATERAL (
+            SELECT m.id FROM books.stock_movements m
+             WHERE m.doc_id = r.ref_doc AND m.doc_line = r.ref_line AND m.item = r.item
+               AND m.company || '' = :company AND m.reverses_movement_id IS NULL
+             ORDER BY m.kind = {referred} DESC, m.id LIMIT 1) q ON r.ref_doc IS NOT NULL
+          LEFT JOIN LATERAL (
+            SELECT m.id FROM books.stock_movements m
+             WHERE m.doc_id = r.reverses_doc AND m.doc_line = r.reverses_line AND m.kind = r.kind
+               AND m.company || '' = :company AND m.reverses_movement_id IS NULL
+             ORDER BY m.id LIMIT 1) v ON r.reverses_doc IS NOT NULL),
+    numbered AS MATERIALIZED (
+        SELECT f.*, f.quantity * f.num * f.one AS parts,
+               nextval('books.stock_movements_id_seq') AS id FROM facts f),
+    exact AS MATERIALIZED (
+        SELECT n.*, CASE WHEN mod(n.parts, n.den) = 0 THEN div(n.parts, n.den) END AS qty_base
+          FROM numbered n),
+    alone AS MATERIALIZED (
+        SELECT x.*, CASE
+            WHEN x.brand IS NULL THEN 'STORE_UNKNOWN:store'
+            WHEN x.said_brand <> x.brand THEN 'BRAND_MISMATCH:brand'
+            WHEN x.brand <> CAST(:brand AS text) THEN 'NOT_YOURS:store'
+            WHEN x.to_store IS NOT NULL AND x.to_brand IS NULL THEN 'STORE_UNKNOWN:to_store'
+            WHEN x.to_brand <> CAST(:brand AS text) THEN 'NOT_YOURS:to_store'
+            WHEN NOT x.item_known THEN 'ITEM_UNKNOWN:item'
+            WHEN x.num IS NULL THEN 'UOM_UNKNOWN:uom'
+            WHEN x.qty_base IS NULL THEN 'UOM_NOT_EXACT:quantity'
+            WHEN x.currency IS NOT NULL AND x.value IS NULL THEN 'RATE_MISSING:fc_rate'
+            WHEN x.value <> trunc(x.value) THEN 'VALUE_NOT_EXACT:value'
+            WHEN x.currency IS NOT NULL AND x.said_value * x.minor <> x.value
+                THEN 'RATE_MISMATCH:value'
+            WHEN x.qty_base > 9223372036854775807 THEN 'OVERFLOW:quantity'
+            WHEN abs(x.value) > 9223372036854775807 THEN 'OVERFLOW:value'
+            WHEN x.first_line IS NOT NULL THEN 'DUPLICATE_IN_FILE:doc_line'
+            WHEN x.found IS NOT NULL THEN 'FOUND:doc_line'
+            WHEN x.period IS NULL THEN 'PERIOD_UNKNOWN:posting_date'
+            WHEN x.period <> 'open' THEN 'PERIOD_CLOSED:posting_date'
+            END AS verdict
+          FROM exact x),
+    judged AS MATERIALIZED (
+        SELECT a.*, coalesce(a.ref_id, q.id) AS ref_movement_id,
+               coalesce(a.reversed_id, v.id) AS reverses_movement_id, CASE
+            WHEN a.verdict IS NOT NULL THEN a.verdict
+            WHEN a.ref_doc IS NOT NULL AND a.ref_id IS NULL AND q.id IS NULL
+                THEN 'REF_UNKNOWN:ref_doc'
+            WHEN a.reverses_doc IS NOT NULL AND a.reversed_id IS NULL AND v.id IS NULL
+                THEN 'REF_UNKNOWN:reverses_doc'
+            END AS judgement
+          FROM alone a
+          LEFT JOIN LATERAL (
+            SELECT m.id FROM alone m
+             WHERE m.doc_id = a.ref_doc AND m.doc_line = a.ref_line AND m.item = a.item
+               AND m.verdict IS NULL AND m.ref_doc IS NULL AND m.reverses_doc IS NULL
+             ORDER BY m.id LIMIT 1) q ON a.ref_doc IS NOT NULL AND a.ref_id IS NULL
+          LEFT JOIN LATERAL (
+            SELECT m.id FROM alone m
+             WHERE m.doc_id = a.reverses_doc AND m.doc_line = a.reverses_line
+               AND m.kind = a.kind AND m.verdict IS NULL AND m.ref_doc IS NULL
+               AND m.reverses_doc IS NULL
+             ORDER BY m.id LIMIT 1) v ON a.reverses_doc IS NOT NULL AND a.reversed_id IS NULL),
+    written AS (
+        INSERT INTO books.stock_movements
+               (id, company, brand, item, store, to_brand, to_store, kind, doc_id, doc_line,
+                posting_date, posting_seq, qty_base, value, lot_id, ref_movement_id, cost_basis,
+                reverses_movement_id, uom, qty_doc, currency, fc_amount, fc_rate)
+        SELECT id, :company, brand, item, store, to_brand, to_store, kind, doc_id, doc_line,
+               posting_date, posting_seq, qty_base, value, lot_id, ref_movement_id, cost_basis,
+               reverses_movement_id, uom, qty_doc, currency, fc_amount, fc_rate
+          FROM judged WHERE judgement IS NULL ORDER BY line
+        RETURNING 1)
+    SELECT j.line, j.judgement, j.found, j.first_line, j.item, j.store, j.to_store, j.uom,
+           j.quantity, j.said_value, j.value, j.posting_date, j.doc_id, j.doc_line, j.ref_doc,
+           j.ref_line, j.reverses_doc, j.reverses_line, j.said_brand, j.brand, j.base_uom,
+           j.period, j.fc_rate, j.fc_amount, j.currency, j.kind,
+           (SELECT count(*) FROM written) AS written,
+           ARRAY(SELECT n.name FROM books.stock_movements m
+                   CROSS JOIN LATERAL (VALUES {pairs}) AS n (name, differs)
+                  WHERE m.id = j.found AND n.differs) AS differing
+      FROM (SELECT 1) AS always LEFT JOIN judged j ON j.judgement IS NOT NULL
+     ORDER BY j.line"""
+REFERRED = "CASE r.kind WHEN 'sales_return' THEN 'issue' ELSE 'receipt' END"
+NAMES = {"qty_base": "quantity", "lot_id": "lot"}
+RULES: Mapping[str, str] = {
+    "STORE_UNKNOWN": "is no store of company {company}",
+    "BRAND_MISMATCH": "is not the brand of store {store}, which is {brand}",
+    "NOT_YOURS": "is a store of another brand than the import's",
+    "ITEM_UNKNOWN": "is no item of company {company}: import the items first",
+    "UOM_UNKNOWN": "is no unit of item {item}, whose base unit is {base_uom}",
+    "UOM_NOT_EXACT": "is not a whole number of the smallest parts that item {item} is counted in",
+    "RATE_MISSING": "is empty, and {currency} is not the company's currency",
+    "VALUE_NOT_EXACT": "has more decimals than the company's currency",
+    "RATE_MISMATCH": "is not {fc_amount} {currency} at the rate, which is {value} of the smallest "
+    "unit of the company's currency",
+    "OVERFLOW": "is too large",
+    "DUPLICATE_IN_FILE": "of document {doc_id} is in line {first_line} of the file already",
+    "PERIOD_UNKNOWN": "lies in no period of company {company}",
+    "PERIOD_CLOSED": "lies in a period that is {period}",
+    "REF_UNKNOWN": "and its line name no movement of this item that is in the books, or before "
+    "this line",
+    "DIFFERS": "of document {doc_id} is in the books with another {differing}: a movement is never "
+    "changed; take it back (reverses_doc, reverses_line) and give the new one another line",
+}
+VALUES = {"quantity": "quantity", "value": "said_value"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """How a line is found again: SQL of the same row in the books, and of an earlier line."""
+
+    same: str
+    first: str
+    compared: Sequence[str]
+
+    @property
+    def statement(self) -> str:
+        """The merge of a batch."""
+        pairs = ", ".join(
+            f"('{NAMES.get(name, name)}', m.{name} IS DISTINCT FROM j.{name})"
+            for name in self.compared
+        )
+        return (
+            FACTS.replace("{same}", self.same)
+            .replace("{first}", self.first)
+            .replace("{referred}", REFERRED)
+            .replace("{pairs}", pairs)
+        )
+
+
+NUMBERED = Identity(same=BY_NUMBER, first=FIRST_BY_NUMBER, compared=COMPARED)
+PLACED = Identity(
+    same=BY_PLACE,
+    first=FIRST_BY_PLACE,
+    compared=[name for name in COMPARED if name not in {"posting_date", "posting_seq"}],
+)
+
+
+async def merge_movements(conn: AsyncConnection, batch: Batch, identity: Identity) -> Applied:
+    """Write the batch's lines that are right and new; the others are counted, or refused."""
+    company = batch.run.company
+    await conn.execute(ONE_AT_A_TIME, {"company": company})
+    binds = {"company": company, "brand": batch.run.brand}
+    rows = (await batch.execute(conn, identity.statement, **binds)).mappings().all()
+    counts = {"created": int(rows[0]["written"])}
+    rejects = []
+    for row in rows:
+        if row["judgement"] is None:
+            continue
+        if row["judgement"].startswith("FOUND") and not row["differing"]:
+            counts["unchanged"] = counts.get("unchanged", 0) + 1
+        else:
+            rejects.append(_reject(row, company))
+    return Applied(counts={k: v for k, v in counts.items() if v}, rejects=rejects)
+
+
+def _reject(row: RowMapping, company: str) -> Reject:
+    code, _, field = row["judgement"].partition(":")
+    code = "DIFFERS" if code == "FOUND" else code
+    said: dict[str, Any] = {**row, "company": company, "differing": " and ".join(row["differing"])}
+    value = row.get(VALUES.get(field, field))
+    return Reject(
+        code=code,
+        rule=RULES[code].format_map(said),
+        line=row["line"],
+        field=field,
+        value=None if value is None else str(value),
+    )
