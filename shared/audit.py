@@ -34,6 +34,8 @@ class Action(StrEnum):
     BOOKS_THAW = "books.thaw"
     PERIOD_CLOSE = "period.close"
     PERIOD_REOPEN = "period.reopen"
+    MIGRATION_PAUSE = "migration.pause"
+    MIGRATION_RESUME = "migration.resume"
     GROUP_OPEN = "group.open"
     GROUP_SEAL = "group.seal"
     GROUP_CANCEL = "group.cancel"

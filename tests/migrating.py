@@ -1,6 +1,7 @@
 """Migrations for tests: a table of rows, runs of the probe tasks, and whatever becomes of them."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,17 +12,17 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.jobs.enqueue import Submit, enqueue
-from shared.kinds.migration import MIGRATION_RUN
+from shared.kinds.migration import MIGRATION_RUN, MigrationRunPayload
 from shared.kinds.registry import load_kinds, mirror_kinds
 from shared.types import JobId, WorkerId
 from tests.factories import TIMING, autocommit, execute, expire_lease, fetch, job_row, scalar
 from tests.protocol.test_attempt import runner
 from tests.services import Database
 from worker.attempt import Runner, run_attempt
-from worker.claim import Claimant, claim_jobs
+from worker.claim import Claimant, claim_jobs, read_input
 from worker.cleanup import clean_up_one
-from worker.context import Engines
-from worker.handlers.migrating import HANDLERS
+from worker.context import Engines, JobContext
+from worker.handlers.migrating import HANDLERS, run_migration
 from worker.lease import HeldLease
 from worker.outcome import Outcome
 
@@ -95,10 +96,23 @@ class Migrating:
         assert held is not None, "the job could not be claimed"
         return await run_attempt(self.runner, held)
 
-    async def killed_attempt(self, job_id: UUID) -> None:
-        """An attempt whose worker dies somewhere in it; its lease has run out after it."""
+    async def killed_attempt(self, job_id: UUID, engines: Engines | None = None) -> None:
+        """An attempt whose worker dies somewhere in it: nobody records it, its lease runs out."""
+        auto = autocommit(self.app)
+        held = await self.claim(job_id)
+        assert held is not None, "the job could not be claimed"
+        raw, checkpoint = await read_input(auto, held)
+        context = JobContext(
+            job=replace(held.job, payload=json.loads(raw)),
+            checkpoint=None if checkpoint is None else json.loads(checkpoint),
+            _held=held,
+            _engines=engines or self.runner.engines,
+            _timing=TIMING,
+            _draining=asyncio.Event(),
+        )
         with pytest.raises(Killed):
-            await self.attempt(job_id)
+            await run_migration(context, MigrationRunPayload.model_validate_json(raw))
+        await context.close()
         await expire_lease(self.owner, job_id)
 
     async def finish(self, job_id: UUID, *, attempts: int = 50) -> Any:

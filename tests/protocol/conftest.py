@@ -4,6 +4,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import prepare_probes
+from tests.migrating import Migrating, open_migrating
+from tests.services import Database
 
 
 @pytest.fixture
@@ -12,3 +14,17 @@ async def probes(owner_engine: AsyncEngine, engine: AsyncEngine, company: str) -
     assert company == "ACME", "the factories submit for this company"
     await prepare_probes(owner_engine, engine)
     return engine
+
+
+@pytest.fixture
+async def migrating(  # noqa: PLR0917 - what a test asks for
+    database: Database,
+    engine: AsyncEngine,
+    owner_engine: AsyncEngine,
+    read_engine: AsyncEngine,
+    company: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Migrating:
+    """The probe tasks of migrations, on a database with company ACME."""
+    assert company == "ACME"
+    return await open_migrating(database, (engine, owner_engine, read_engine), monkeypatch)

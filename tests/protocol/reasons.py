@@ -167,6 +167,15 @@ async def kind_paused(engine: AsyncEngine) -> JobId:
     return job_id
 
 
+async def job_paused(engine: AsyncEngine) -> JobId:
+    """As shared.migrations.pausing marks a migration."""
+    await crew(engine)
+    job_id = await make_job(engine)
+    paused = "UPDATE chot.jobs SET paused_at = clock_timestamp() WHERE id = :job_id"
+    await execute(engine, paused, job_id=job_id)
+    return job_id
+
+
 async def books_frozen(engine: AsyncEngine) -> JobId:
     """Of its brand, and of another, which is no matter of this job."""
     await crew(engine)
@@ -367,6 +376,7 @@ SETUPS: Mapping[Reason, Setup] = {
     Reason.QUEUE_PAUSED: paused,
     Reason.KIND_PAUSED: kind_paused,
     Reason.BOOKS_FROZEN: books_frozen,
+    Reason.JOB_PAUSED: job_paused,
     Reason.GROUP_CANCELLING: group_cancelling,
     Reason.GROUP_OPEN: group_open,
     Reason.OUT_OF_ATTEMPTS: out_of_attempts,

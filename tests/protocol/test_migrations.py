@@ -3,25 +3,9 @@
 import math
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import execute, fetch, job_row, scalar
-from tests.migrating import Migrating, open_migrating
-from tests.services import Database
-
-
-@pytest.fixture
-async def migrating(  # noqa: PLR0917 - what a test asks for
-    database: Database,
-    engine: AsyncEngine,
-    owner_engine: AsyncEngine,
-    read_engine: AsyncEngine,
-    company: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Migrating:
-    """The probe tasks on a database with company ACME."""
-    assert company == "ACME"
-    return await open_migrating(database, (engine, owner_engine, read_engine), monkeypatch)
+from tests.migrating import Migrating
 
 
 async def test_every_row_is_done_once_and_the_run_tells_how(migrating: Migrating) -> None:

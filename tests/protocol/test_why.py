@@ -38,6 +38,7 @@ REASON_OF_PART = {
     "unpaused": Reason.QUEUE_PAUSED,
     "kind_unpaused": Reason.KIND_PAUSED,
     "unfrozen": Reason.BOOKS_FROZEN,
+    "resumed": Reason.JOB_PAUSED,
     "goes_on": Reason.GROUP_CANCELLING,
     "joined": Reason.GROUP_OPEN,
 }
@@ -50,6 +51,7 @@ TOLD = {
     Reason.QUEUE_PAUSED: r"POST /v1/queues/default/resume",
     Reason.KIND_PAUSED: r"POST /v1/kinds/probe.write/resume",
     Reason.BOOKS_FROZEN: r"books of brand RED of company ACME have been .*Z \(an audit\), so that",
+    Reason.JOB_PAUSED: r"paused since 20\d\d-.*POST /v1/migrations/.*/resume",
     Reason.GROUP_CANCELLING: r"group [0-9a-f-]{36} is being cancelled.*maintenance",
     Reason.GROUP_OPEN: r"has ended \(1 of 3 members ended\).*POST /v1/groups/.*/seal",
     Reason.OUT_OF_ATTEMPTS: r"1 of 1 were charged, 0 workers lost.*cancel",
