@@ -7,7 +7,7 @@ absent. Lists are compared as sets, as in the fields that are named one by one.
 from alembic import op
 
 revision = "0153_whole_fingerprint"
-down_revision = "0147_chart_templates"
+down_revision = "0152_put_documents"
 branch_labels = None
 depends_on = None
 

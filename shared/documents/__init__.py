@@ -1,0 +1,1 @@
+"""Documents (chứng từ): how they come in, how they are shown, how a draft is voided."""
