@@ -28,11 +28,11 @@ DRAFT = text("""
     INSERT INTO books.documents (company, type, doc_no, doc_date, posting_date, brand, store,
            to_store, party, account, currency, fc_rate, fc_total, fc_vat_total, total, vat_total,
            memo, content_hash)
-    SELECT :company, d.type, d.doc_no, d.day, d.day, d.brand, d.store, d.to_store, d.party,
+    SELECT d.company, d.type, d.doc_no, d.day, d.day, d.brand, d.store, d.to_store, d.party,
            d.account, d.currency, d.fc_rate, d.fc_total, d.fc_vat_total, d.total, d.vat_total,
            d.memo, ''
-      FROM jsonb_to_record(CAST(:document AS jsonb)) AS d (type text, doc_no text, day date,
-           brand text, store text, to_store text, party text, account text, currency text,
+      FROM jsonb_to_record(CAST(:document AS jsonb)) AS d (company text, type text,
+           doc_no text, day date, brand text, store text, to_store text, party text, account text, currency text,
            fc_rate numeric, fc_total numeric, fc_vat_total numeric, total bigint,
            vat_total bigint, memo text)
     RETURNING id""")
@@ -53,14 +53,13 @@ async def draft(
     type_: str,
     number: str,
     *lines: Mapping[str, Any],
-    company: str = "ACME",
     **facts: Any,
 ) -> int:
     """A draft as an ERP would have put it; its id. Amounts in minor units."""
-    document = {"type": type_, "doc_no": number, "day": DAY, "brand": "RED", "store": "R1"}
-    document |= facts
+    document = {"company": "ACME", "type": type_, "doc_no": number, "day": DAY, "brand": "RED"}
+    document |= {"store": "R1"} | facts
     async with books.app.begin() as conn:
-        binds = {"company": company, "document": json.dumps(document, default=str)}
+        binds = {"document": json.dumps(document, default=str)}
         found = int((await conn.execute(DRAFT, binds)).scalar_one())
         await conn.execute(LINES, {"id": found, "lines": json.dumps(lines, default=str)})
     return found
@@ -188,7 +187,7 @@ async def revise(books: Books, document_id: int, **facts: Any) -> None:
     sets = "".join(f", {name} = :{name}" for name in facts)
     await execute(
         books.app,
-        f"UPDATE books.documents SET version = version + 1{sets} WHERE id = :id",  # noqa: S608
+        f"UPDATE books.documents SET version = version + 1{sets} WHERE id = :id",
         id=document_id,
         **facts,
     )
