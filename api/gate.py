@@ -28,6 +28,7 @@ from shared.database import DATABASE_ERRORS
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 DESCRIPTION_PATHS = frozenset({"/docs", "/openapi.json"})
 BATCH_PATH = "/v1/jobs:batch"
+UPLOAD_PATH = "/v1/files"
 APPEND_PATH = "/v1/groups/*/jobs:batch"  # * is a group's id
 FACTS = "chot.facts"
 BODY_SECONDS_MAX = 30.0  # 300 KiB at 10 KiB/s; who sends slower only holds a connection
@@ -55,6 +56,7 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
         self._app = app
         self._batch_limit = settings.batch_body_bytes
+        self._upload_limit = settings.upload_bytes
         self._open_paths = OPEN_PATHS | (DESCRIPTION_PATHS if settings.docs_public else set())
         self._open = settings.api_open
         self._trusted = read_networks(settings.trusted_proxies)
@@ -92,7 +94,7 @@ class Gate:
 
     async def _problem(self, request: Request) -> Problem | None:
         announced = request.headers.get("content-length", "")
-        limit = self._batch_limit if _is_batch(request.scope["path"]) else BODY_LIMIT_BYTES
+        limit = self._limit_of(request.scope["path"])
         if announced.isdigit() and int(announced[:20]) > limit:
             return too_large(limit)
         if request.scope["path"] in self._open_paths:
@@ -108,6 +110,11 @@ class Gate:
             return unauthorized()
         wait = self._rate.refuse(facts.caller.principal, monotonic())
         return None if wait is None else self._rate_limited(wait)
+
+    def _limit_of(self, path: str) -> int:
+        if path == UPLOAD_PATH:
+            return self._upload_limit
+        return self._batch_limit if _is_batch(path) else BODY_LIMIT_BYTES
 
     def _rate_limited(self, wait: int) -> Problem:
         rate = f"{self._rate.per_second:g} requests a second"

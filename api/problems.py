@@ -38,6 +38,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "kind-not-found": (404, "There is no such kind"),
     "group-not-found": (404, "There is no such group"),
     "cost-run-not-found": (404, "There is no such cost run"),
+    "entry-not-found": (404, "There is no such ledger entry"),
     "file-not-found": (404, "There is no such file"),
     "period-not-found": (404, "There is no such period"),
     "method-not-allowed": (405, "The method is not allowed here"),
@@ -56,6 +57,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "later-period-closed": (409, "A later period is closed"),
     "payload-outdated": (409, "The payload does not fit today's model of its kind"),
     "method-change-refused": (409, "The costing method cannot change on that day"),
+    "chart-refused": (409, "The chart does not take that"),
     "cost-run-building": (409, "The cost run is still being computed"),
     "not-a-preview": (409, "The cost run is no preview"),
     "cost-run-gone": (410, "The cost run's rows are not there any more"),
@@ -73,6 +75,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "internal-error": (500, "Something is wrong on our side"),
     "busy": (503, "Another transaction holds the row"),
     "database-unavailable": (503, "The database cannot be reached"),
+    "storage-unavailable": (503, "Files cannot be stored or read"),
     "starting": (503, "The api is starting"),
     "overloaded": (503, "The api has too much to do"),
 }
@@ -84,6 +87,7 @@ RETRY_AFTER_SECONDS: Mapping[str, int] = {
     "too-many-pending": 5,
     "busy": 1,
     "database-unavailable": 2,
+    "storage-unavailable": 2,
     "starting": 2,
     "overloaded": 1,
 }

@@ -21,9 +21,11 @@ from shared.jobs.counts import read_counts
 from shared.kinds import Kind
 from shared.outages import tell_outages
 from shared.outbox import Relay
+from shared.s3 import S3, open_s3
 from shared.sqs import open_sqs
 
 SQS_CONNECTIONS = 4
+S3_CONNECTIONS = 32  # files that arrive and files that are read
 STOP_SECONDS = 5.0
 # Served and waiting; at some milliseconds a request the last one waits for less than a second.
 ADMITTED_PER_CONNECTION = 20
@@ -45,6 +47,7 @@ class Resources:
     background: AsyncEngine
     relay: Relay
     counting: Counting
+    s3: S3 | None = None
     pending: PendingLimits = field(init=False)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     unready: str | None = "the database has not been reached yet"
@@ -126,7 +129,10 @@ async def open_resources(
     engine = tell_outages(open_engine(url, pool_size=settings.api_pool_size, **options))
     loops = tell_outages(open_engine(url, pool_size=BACKGROUND_POOL_SIZE, **options))
     try:
-        async with open_sqs(settings.queue_prefix, pool=SQS_CONNECTIONS) as sqs:
+        async with (
+            open_sqs(settings.queue_prefix, pool=SQS_CONNECTIONS) as sqs,
+            _open_storage(settings) as s3,
+        ):
             background = loops.execution_options(isolation_level="AUTOCOMMIT")
             relay = Relay(
                 background,
@@ -140,6 +146,7 @@ async def open_resources(
                 engine=engine,
                 background=background,
                 relay=relay,
+                s3=s3,
                 counting=Counting(partial(_count, engine, settings), settings.metrics_seconds),
             )
             yield resources
@@ -149,6 +156,15 @@ async def open_resources(
     finally:
         await engine.dispose()
         await loops.dispose()
+
+
+@asynccontextmanager
+async def _open_storage(settings: ApiSettings) -> AsyncIterator[S3 | None]:
+    if settings.files_bucket is None:
+        yield None
+        return
+    async with open_s3(settings.files_bucket, pool=S3_CONNECTIONS) as s3:
+        yield s3
 
 
 async def _count(engine: AsyncEngine, settings: ApiSettings) -> dict[str, Any]:

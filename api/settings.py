@@ -38,6 +38,10 @@ class ApiSettings(SharedSettings):
         le=64 * 1024 * 1024,
         description="the longest body of a POST /v1/jobs:batch",
     )
+    upload_bytes: int = Field(
+        1 << 30, ge=1 << 20, le=64 << 30, description="the longest file of a POST /v1/files"
+    )
+    upload_days: float = Field(7.0, gt=0, le=365, description="how long an uploaded file is kept")
     idempotency_hours: int = Field(
         72, ge=24, le=24 * 365, description="how long the answer to a key is kept"
     )

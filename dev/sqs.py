@@ -1,7 +1,7 @@
-"""SQS on this machine: an emulator as a child process, and the queues a deployment needs.
+"""SQS and S3 on this machine: an emulator as a child process, the queues and the bucket.
 
-The queues belong to the deployment, not to api or worker: on AWS infrastructure code creates them
-with the same attributes as `ensure_queues` does here.
+Both belong to the deployment, not to api or worker: on AWS infrastructure code creates them with
+the same attributes as `ensure_queues` and `ensure_bucket` do here.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class SqsServer:
 
     @property
     def endpoint(self) -> str:
-        """The URL for AWS_ENDPOINT_URL_SQS."""
+        """The URL for AWS_ENDPOINT_URL_SQS and AWS_ENDPOINT_URL_S3."""
         return f"http://127.0.0.1:{self.port}"
 
     def stop(self) -> None:
@@ -60,7 +60,8 @@ class QueueAttributes:
 
 def aws_environment(endpoint: str) -> dict[str, str]:
     """Return botocore's own settings for that endpoint."""
-    return {"AWS_ENDPOINT_URL_SQS": endpoint, "AWS_REGION": REGION, **CREDENTIALS} | {
+    endpoints = {"AWS_ENDPOINT_URL_SQS": endpoint, "AWS_ENDPOINT_URL_S3": endpoint}
+    return {**endpoints, "AWS_REGION": REGION, **CREDENTIALS} | {
         "AWS_DEFAULT_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
@@ -87,7 +88,7 @@ def _ministack(port: int) -> tuple[list[str], dict[str, str]]:
         "BIND_HOST": "127.0.0.1",
         "MINISTACK_HOST": "127.0.0.1",  # the host in queue URLs
         "MINISTACK_REGION": REGION,
-        "SERVICES": "sqs",
+        "SERVICES": "sqs,s3",
         "IOT_MTLS_ENABLED": "0",
         "SFTP_ENABLED": "0",
         "LOG_LEVEL": "WARNING",
@@ -107,8 +108,12 @@ def queue_name(prefix: str, queue: str) -> str:
 
 def sqs_client(endpoint: str) -> Any:
     """Return a boto3 client for the emulator; boto3 has no types of its own."""
+    return _client("sqs", endpoint)
+
+
+def _client(service: str, endpoint: str) -> Any:
     return boto3.client(
-        "sqs",
+        service,
         endpoint_url=endpoint,
         region_name=REGION,
         aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
@@ -130,6 +135,19 @@ def ensure_queues(
     wanted = attributes or QueueAttributes()
     sqs = client or sqs_client(endpoint)
     return {queue: _ensure_queue(sqs, queue_name(prefix, queue), wanted) for queue in queues}
+
+
+def bucket_name(prefix: str) -> str:
+    """Return the bucket that a deployment with this queue prefix keeps uploads in, here."""
+    return f"{prefix.lower().replace('_', '-')}-files"
+
+
+def ensure_bucket(endpoint: str, name: str) -> None:
+    """Create the bucket for uploads. Idempotent."""
+    s3 = _client("s3", endpoint)
+    if name not in {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}:
+        s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
+    s3.close()
 
 
 def _ensure_queue(sqs: Any, name: str, wanted: QueueAttributes) -> str:
@@ -154,13 +172,15 @@ def _ensure_queue(sqs: Any, name: str, wanted: QueueAttributes) -> str:
 
 
 def main() -> None:
-    """`python -m dev.sqs --endpoint URL --prefix NAME`: create the queues of a deployment."""
+    """`python -m dev.sqs --endpoint URL --prefix NAME`: create a deployment's queues and bucket."""
     parser = argparse.ArgumentParser(prog="dev.sqs", description=main.__doc__)
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--prefix", default="chot")
     asked = parser.parse_args()
     for queue, url in ensure_queues(asked.endpoint, asked.prefix).items():
         print(f"{queue}: {url}")
+    ensure_bucket(asked.endpoint, bucket_name(asked.prefix))
+    print(f"files: {bucket_name(asked.prefix)}")
 
 
 if __name__ == "__main__":

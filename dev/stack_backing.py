@@ -10,7 +10,14 @@ import asyncpg
 from dev.postgres import PostgresServer, remove_data, start_postgres
 from dev.processes import StartFailed
 from dev.sample_company import Progress, load_sample
-from dev.sqs import QueueAttributes, SqsServer, ensure_queues, start_sqs
+from dev.sqs import (
+    QueueAttributes,
+    SqsServer,
+    bucket_name,
+    ensure_bucket,
+    ensure_queues,
+    start_sqs,
+)
 from dev.stack_config import DatabaseUrls, StackConfig, base_environment
 from dev.stack_key import make_key
 
@@ -70,10 +77,11 @@ async def start_backing(config: StackConfig, say: Say) -> Backing:
 
 
 def make_queues(config: StackConfig, endpoint: str) -> None:
-    """Create the queues with the visibility the workers will be started with. Idempotent."""
+    """Create the queues, with the visibility the workers will be started with, and the bucket."""
     visibility = config.setting("CHOT_VISIBILITY_SECONDS") or DEFAULT_VISIBILITY_SECONDS
     attributes = QueueAttributes(visibility=int(float(visibility)))
     ensure_queues(endpoint, config.queue_prefix, attributes=attributes)
+    ensure_bucket(endpoint, bucket_name(config.queue_prefix))
 
 
 def _start_postgres(config: StackConfig, say: Say) -> PostgresServer:

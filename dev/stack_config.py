@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dev.sqs import aws_environment
+from dev.sqs import aws_environment, bucket_name
 from shared.api_keys import key_id_of, new_key
 
 ROOT = Path(__file__).parents[1]
@@ -89,6 +89,7 @@ def child_environment(config: StackConfig, urls: DatabaseUrls, sqs_endpoint: str
         "CHOT_DATABASE_URL": urls.app,
         "CHOT_READ_DATABASE_URL": urls.read,
         "CHOT_QUEUE_PREFIX": config.queue_prefix,
+        "CHOT_FILES_BUCKET": bucket_name(config.queue_prefix),
         "CHOT_API_HOST": "127.0.0.1",
         "CHOT_TOKEN": "" if config.has_key else config.token,
         "CHOT_DOCS_PUBLIC": "true",  # or the printed address of /docs would open in no browser

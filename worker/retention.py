@@ -15,6 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.files import remove_expired
 from shared.jobs.counts import ENDINGS, add_up_endings
 from shared.logs import log
+from shared.s3 import StorageUnavailable, open_s3
+from shared.uploads import remove_expired_upload
 
 BATCH = 500
 # A step ends after so many batches, so that a drain never waits for a long walk.
@@ -35,6 +37,7 @@ class Retention:
 
     archive_after_days: float
     archive_keep_days: float
+    files_bucket: str | None = None
     _after: UUID = BEGINNING
 
     async def step(self, engine: AsyncEngine) -> None:
@@ -46,6 +49,8 @@ class Retention:
         if moved or gone:
             log.info("jobs.archived", jobs=moved, removed=gone)
         await self._remove_files(engine)
+        if self.files_bucket is not None:
+            await self._remove_uploads(engine, self.files_bucket)
 
     async def _remove_files(self, engine: AsyncEngine) -> None:
         """Files that have expired, some chunks a transaction."""
@@ -54,6 +59,16 @@ class Retention:
             if await remove_expired(engine) is None:
                 return
             await asyncio.sleep(monotonic() - began)
+
+    async def _remove_uploads(self, engine: AsyncEngine, bucket: str) -> None:
+        """Files that were sent and have expired, one after the other; S3 may be away meanwhile."""
+        try:
+            async with open_s3(bucket) as s3:
+                for _ in range(BATCHES):
+                    if not await remove_expired_upload(engine, s3):
+                        return
+        except StorageUnavailable as error:
+            log.warning("uploads.not_removed", error=str(error))
 
     async def _add_up(self, engine: AsyncEngine) -> int:
         async with engine.connect() as conn:
