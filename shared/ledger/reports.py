@@ -3,7 +3,7 @@
 Amounts are minor units. Whoever has some brands only gets the lines of these, and sums of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -98,7 +98,7 @@ async def trial_balance(
     return (await conn.execute(TRIAL_BALANCE, binds)).mappings().all()
 
 
-def totals_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def totals_of(rows: Sequence[RowMapping]) -> dict[str, int]:
     """The sums of all rows; debits are credits in each pair, in the books of a whole company."""
     return {name: int(sum(row[name] for row in rows)) for name in BALANCES}
 
