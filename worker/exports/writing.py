@@ -12,8 +12,11 @@ from typing import Any, Protocol
 
 from worker.exports.cells import Column, Row
 from worker.exports.csv_file import CsvFile
-from worker.exports.tables import TABLES
+from worker.exports.ledger_tables import LEDGER_TABLES
+from worker.exports.tables import TABLES as COST_TABLES
 from worker.exports.xlsx_file import XlsxFile
+
+TABLES = {**COST_TABLES, **LEDGER_TABLES}
 
 
 class TableFile(Protocol):

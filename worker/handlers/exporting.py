@@ -4,38 +4,24 @@ An attempt starts over with a file of its own: what an earlier one has stored is
 file is there with the transaction that completes the job, and that one finds the run still there.
 """
 
-import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from uuid import UUID
 
 from shared.access import EVERYTHING
 from shared.costs.facts import Fact, facts_of
 from shared.costs.runs import count_items, prove, read_run
 from shared.errors import PermanentError
-from shared.files import CHUNK_BYTES
-from shared.kinds.exporting import COSTING_EXPORT, KEEP_FILES, CostingExportPayload
+from shared.kinds.exporting import COSTING_EXPORT, CostingExportPayload
 from worker.context import CleanupContext, JobContext
 from worker.exports.tables import TABLES
 from worker.exports.writing import Order, add, begin, finish
 from worker.handlers import Handler
+from worker.handlers.stored_files import store_file
 from worker.records.export_rows import Wanted, count_rows, read_page, require_run
-from worker.records.files import (
-    FileBeingWritten,
-    add_chunks,
-    begin_file,
-    discard_files,
-    finish_file,
-)
+from worker.records.files import discard_files
 
 PAGE_ROWS = 2_000
-CHUNKS_PER_TRANSACTION = 16
-MEDIA_TYPES = {
-    "csv": "text/csv; charset=utf-8",
-    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-}
-KEEP = KEEP_FILES.total_seconds()
 
 
 async def run_export(context: JobContext, payload: CostingExportPayload) -> None:
@@ -55,23 +41,14 @@ async def run_export(context: JobContext, payload: CostingExportPayload) -> None
             minor_digits=minor_digits,
         )
         rows = await _write(context, wanted, order, facts)
-        file = await _store(context, payload, wanted, path)
+        stored = await store_file(context, path, name=_name(payload, wanted))
     async with context.completion() as tx:
         await require_run(tx.connection, wanted)
-        expires_at = await finish_file(tx.connection, file, keep=KEEP)
         tx.result = {
             "run_id": payload.run_id,
             "table": payload.table,
             "rows": rows,
-            "file": {
-                "id": str(file.id),
-                "url": f"/v1/files/{file.id}",
-                "name": _name(payload, wanted),
-                "media_type": MEDIA_TYPES[payload.format],
-                "size": file.size,
-                "sha256": file.hash.hexdigest(),
-                "expires_at": expires_at,
-            },
+            "file": await stored.tell(tx.connection),
         }
 
 
@@ -121,33 +98,6 @@ async def _write(context: JobContext, wanted: Wanted, order: Order, facts: list[
         context.yield_if_asked()
     await context.offload(finish, order.path, facts)
     return done
-
-
-async def _store(
-    context: JobContext, payload: CostingExportPayload, wanted: Wanted, path: Path
-) -> FileBeingWritten:
-    """The file from the disk into its chunks, some in each fenced transaction."""
-    name = _name(payload, wanted)
-    with path.open("rb") as source:
-        async with context.transaction() as tx:
-            file = await begin_file(
-                tx.connection,
-                context.job,
-                name=name,
-                media_type=MEDIA_TYPES[payload.format],
-                keep=KEEP,
-            )
-            tx.checkpoint = {"file_id": str(file.id)}
-        while parts := await asyncio.to_thread(_read_parts, source):
-            async with context.transaction() as tx:
-                await add_chunks(tx.connection, file, parts)
-            context.yield_if_asked()
-    return file
-
-
-def _read_parts(source: Any) -> list[bytes]:
-    parts = (source.read(CHUNK_BYTES) for _ in range(CHUNKS_PER_TRANSACTION))
-    return [part for part in parts if part]
 
 
 def _name(payload: CostingExportPayload, wanted: Wanted) -> str:
