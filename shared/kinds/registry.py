@@ -20,6 +20,7 @@ BUILT_IN = (
     "shared.kinds.costing",
     "shared.kinds.costing_part",
     "shared.kinds.exporting",
+    "shared.kinds.ledger",
     "shared.kinds.migration",
     "shared.kinds.periods",
     "shared.kinds.posting",

@@ -15,6 +15,7 @@ BUILT_IN = (
     "worker.handlers.costing",
     "worker.handlers.costing_part",
     "worker.handlers.exporting",
+    "worker.handlers.ledger_exports",
     "worker.handlers.migrating",
     "worker.handlers.periods",
     "worker.handlers.posting",
