@@ -17,6 +17,7 @@ from shared.kinds.locks import mirrored, refuse_unsound_locks
 from shared.kinds.names import NAME, exported, import_setting, split_modules
 
 BUILT_IN = (
+    "shared.kinds.cost_documents",
     "shared.kinds.costing",
     "shared.kinds.costing_part",
     "shared.kinds.exporting",

@@ -2,6 +2,7 @@
 
 from shared.schema import (
     books,
+    cost_documents,
     cost_runs,
     files,
     imports,
@@ -16,6 +17,7 @@ from shared.schema.metadata import metadata
 
 __all__ = [
     "books",
+    "cost_documents",
     "cost_runs",
     "files",
     "imports",

@@ -12,6 +12,7 @@ from shared.kinds.names import exported, import_setting, split_modules
 from worker.context import CleanupContext, JobContext
 
 BUILT_IN = (
+    "worker.handlers.cost_documents",
     "worker.handlers.costing",
     "worker.handlers.costing_part",
     "worker.handlers.exporting",

@@ -1,0 +1,224 @@
+"""Cost documents into the ledger: what is out of date is taken back, what is new is posted.
+
+A number is never given again: where a document of a run is made anew (a draft that it rests on has
+changed, or its layout), a suffix tells the next one apart.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.errors import PermanentError
+from worker.records.cost_plan import CostPeriod
+from worker.records.posting import Poster, post_documents
+from worker.records.posting_list import Listed, Outcome
+
+# Beyond so many documents a transaction gains nothing, however few lines they have.
+MOST_DOCUMENTS = 500
+# Of documents that cannot be posted so many are named.
+MOST_NAMED = 5
+
+NEXT = text("""
+    SELECT w.seq, w.lines, w.old_document_id, w.digest IS NOT NULL AS new FROM books.cost_work w
+     WHERE w.job_id = :job_id ORDER BY w.seq LIMIT :most""")
+LOCK_OLD = text("""
+    SELECT d.id FROM books.documents d WHERE d.id = ANY (CAST(:ids AS bigint[]))
+     ORDER BY d.id FOR NO KEY UPDATE""")
+PASS_GATE = text("SELECT books.pass_gates(:company, ARRAY[CAST(:day AS date)])")
+IN_LEDGER = text("""
+    SELECT e.id, e.document_id, e.document_version, e.role, e.posting_date, e.brand, e.series,
+           e.rule_version, nextval('books.gl_entries_id_seq') AS reversal_id
+      FROM books.gl_entries e
+     WHERE e.document_id = ANY (CAST(:ids AS bigint[])) AND e.kind = 'normal'
+       AND NOT EXISTS (SELECT FROM books.gl_entries r WHERE r.reverses_entry_id = e.id)
+     ORDER BY e.id""")
+MIRROR = text("""
+    INSERT INTO books.gl_lines (entry_id, line_no, posting_date, company, brand, account, debit,
+                                credit, qty_base, party, store, item, currency, fc_amount, memo)
+    SELECT m.reversal_id, l.line_no, l.posting_date, l.company, l.brand, l.account, l.credit,
+           l.debit, -l.qty_base, l.party, l.store, l.item, l.currency, -l.fc_amount, l.memo
+      FROM unnest(CAST(:entries AS bigint[]), CAST(:reversals AS bigint[]))
+           AS m (entry_id, reversal_id)
+      JOIN books.gl_lines l ON l.entry_id = m.entry_id""")
+TAKE_BACK = text("""
+    SELECT a.entry_id FROM books.append_entries(
+        CAST(:company AS text), CAST(:job_id AS uuid), CAST(:fence AS bigint), ARRAY(
+            SELECT CAST(ROW(m.reversal_id, e.document_id, e.document_version, e.role, 'reversal',
+                            e.id, e.posting_date, e.brand, e.series, e.rule_version,
+                            'the costs have changed') AS books.new_entry)
+              FROM unnest(CAST(:entries AS bigint[]), CAST(:reversals AS bigint[]))
+                   AS m (entry_id, reversal_id)
+              JOIN books.gl_entries e ON e.id = m.entry_id)) AS a""")
+# What was posted is a draft again, as whatever is unposted; a cost document has no further use.
+UNPOST = text("""
+    UPDATE books.documents d
+       SET status = 'draft', version = d.version + 1, updated_at = clock_timestamp()
+     WHERE d.id = ANY (CAST(:ids AS bigint[])) AND d.status = 'posted'""")
+VOID = text("""
+    UPDATE books.documents d SET status = 'void', updated_at = clock_timestamp()
+     WHERE d.id = ANY (CAST(:ids AS bigint[])) AND d.status = 'draft'""")
+RETIRE = text("""
+    UPDATE books.cost_documents c SET standing = false
+     WHERE c.document_id = ANY (CAST(:ids AS bigint[]))""")
+MAKE = text("""
+    WITH numbered AS (
+        SELECT w.seq, w.key, w.base, w.day, w.brand, w.run_id, w.digest,
+               row_number() OVER (PARTITION BY w.base ORDER BY w.seq)
+               + (SELECT count(*) FROM books.cost_documents c
+                   WHERE c.company = :company AND c.base = w.base) AS n
+          FROM books.cost_work w
+         WHERE w.job_id = :job_id AND w.seq = ANY (CAST(:seqs AS integer[]))),
+    made AS (
+        INSERT INTO books.documents (company, brand, type, doc_no, doc_date, posting_date,
+                                     cost_run_id, store, memo, source, principal, content_hash)
+        SELECT :company, n.brand, 'cost', n.base || CASE WHEN n.n > 1 THEN '~' || n.n ELSE '' END,
+               n.day, n.day, n.run_id, CASE WHEN n.key LIKE 'D-%' THEN substr(n.key, 6) END,
+               :memo, 'costs', :principal, n.digest
+          FROM numbered n ORDER BY n.seq
+        RETURNING id, version, doc_no)
+    SELECT n.seq, n.key, n.base, m.id, m.version, m.doc_no
+      FROM numbered n
+      JOIN made m ON m.doc_no = n.base || CASE WHEN n.n > 1 THEN '~' || n.n ELSE '' END
+     ORDER BY m.id""")
+LIST = text("""
+    INSERT INTO books.cost_documents (document_id, company, period, key, base)
+    SELECT m.id, :company, :period, m.key, m.base
+      FROM unnest(CAST(:ids AS bigint[]), CAST(:keys AS text[]), CAST(:bases AS text[]))
+           AS m (id, key, base)""")
+STATE = text("""
+    INSERT INTO books.document_lines (document_id, line_no, side, account, store, item, net, memo)
+    SELECT m.id, l.line_no, CASE WHEN l.amount > 0 THEN 'debit' ELSE 'credit' END, l.account,
+           l.store, l.item, abs(l.amount), l.role
+      FROM unnest(CAST(:ids AS bigint[]), CAST(:seqs AS integer[])) AS m (id, seq)
+      JOIN books.cost_work_lines l ON l.job_id = :job_id AND l.seq = m.seq""")
+DROP_LINES = text("""
+    DELETE FROM books.cost_work_lines w
+     WHERE w.job_id = :job_id AND w.seq = ANY (CAST(:seqs AS integer[]))""")
+DROP_WORK = text("""
+    DELETE FROM books.cost_work w
+     WHERE w.job_id = :job_id AND w.seq = ANY (CAST(:seqs AS integer[]))""")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A part of a plan: documents to take back, and places of documents to make."""
+
+    seqs: list[int]
+    old: list[int]
+    new: list[int]
+
+
+async def next_pending(conn: AsyncConnection, costs: CostPeriod, lines: int) -> Pending | None:
+    """The next of a plan that is not done, together about so many lines; None at its end."""
+    binds = {"job_id": costs.job_id, "most": MOST_DOCUMENTS}
+    taken: list[Any] = []
+    room = lines
+    for row in (await conn.execute(NEXT, binds)).all():
+        if taken and row.lines > room:
+            break
+        taken.append(row)
+        room -= row.lines
+    if not taken:
+        return None
+    return Pending(
+        seqs=[row.seq for row in taken],
+        old=[row.old_document_id for row in taken if row.old_document_id is not None],
+        new=[row.seq for row in taken if row.new],
+    )
+
+
+async def hold_documents(conn: AsyncConnection, pending: Pending) -> None:
+    """Hold what is to be taken back, before the gate: as everybody who posts does."""
+    await conn.execute(LOCK_OLD, {"ids": pending.old})
+
+
+async def pass_gate(conn: AsyncConnection, costs: CostPeriod) -> None:
+    """Keep the period as it is, open and with its results, until the transaction ends.
+
+    A driver's error CH101 or CH102 (worker.records.posting.GATE_REFUSALS) where it is not open.
+    """
+    await conn.execute(PASS_GATE, {"company": costs.company, "day": costs.ends_on})
+
+
+async def post_pending(
+    conn: AsyncConnection, costs: CostPeriod, pending: Pending, principal: str | None
+) -> None:
+    """Take back and post, in the caller's transaction, which holds documents and gate.
+
+    PermanentError COSTS_REFUSED where a document cannot be posted; nothing of it is there then.
+    """
+    await _take_back(conn, costs, pending.old)
+    await _make(conn, costs, pending.new, principal)
+    done = {"job_id": costs.job_id, "seqs": pending.seqs}
+    for statement in (DROP_LINES, DROP_WORK):
+        await conn.execute(statement, done)
+
+
+async def _take_back(conn: AsyncConnection, costs: CostPeriod, ids: Sequence[int]) -> None:
+    if not ids:
+        return
+    entries = (await conn.execute(IN_LEDGER, {"ids": list(ids)})).all()
+    for statement in (UNPOST, VOID, RETIRE):
+        await conn.execute(statement, {"ids": list(ids)})
+    if not entries:
+        return
+    mirrored = {
+        "entries": [entry.id for entry in entries],
+        "reversals": [entry.reversal_id for entry in entries],
+    }
+    await conn.execute(MIRROR, mirrored)
+    claim = {"company": costs.company, "job_id": costs.job_id, "fence": costs.fence}
+    numbered = (await conn.execute(TAKE_BACK, mirrored | claim)).all()
+    assert len(numbered) == len(entries), "each reversal has a number"
+
+
+async def _make(
+    conn: AsyncConnection, costs: CostPeriod, seqs: Sequence[int], principal: str | None
+) -> None:
+    if not seqs:
+        return
+    binds = {
+        "company": costs.company,
+        "period": costs.period,
+        "job_id": costs.job_id,
+        "seqs": list(seqs),
+        "principal": principal,
+        "memo": f"costs of {costs.period}",
+    }
+    made = (await conn.execute(MAKE, binds)).all()
+    assert len(made) == len(seqs), "each place of the plan has its document"
+    columns = {
+        "ids": [row.id for row in made],
+        "keys": [row.key for row in made],
+        "bases": [row.base for row in made],
+        "seqs": [row.seq for row in made],
+    }
+    await conn.execute(LIST, binds | columns)
+    await conn.execute(STATE, binds | columns)
+    poster = Poster(
+        job_id=costs.job_id, fence=costs.fence, company=costs.company, brand=None, costs=True
+    )
+    listed = [Listed(seq=row.seq, document_id=row.id, version=row.version) for row in made]
+    outcomes = await post_documents(conn, poster, listed)
+    numbers = {row.seq: str(row.doc_no) for row in made}
+    _require_posted(costs, [(numbers[each.seq], each) for each in outcomes if each.codes])
+
+
+def _require_posted(costs: CostPeriod, refused: Sequence[tuple[str, Outcome]]) -> None:
+    if not refused:
+        return
+    first = [
+        {"document": number, "codes": list(each.codes), "detail": each.detail}
+        for number, each in refused[:MOST_NAMED]
+    ]
+    number, each = refused[0]
+    raise PermanentError(
+        f"COSTS_REFUSED: {len(refused)} cost documents of period {costs.period} cannot be posted, "
+        f"the first is {number}: {each.detail}; put the accounts of its roles right "
+        "(`chot ledger roles`), then ask again: what is posted stays",
+        code="COSTS_REFUSED",
+        details={"period": costs.period, "documents": first},
+    )
