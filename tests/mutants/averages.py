@@ -29,6 +29,26 @@ MUTANTS = (
         ),
     ),
     mutant(
+        "goods that are made of themselves alone are worth what was added to them",
+        (
+            f"{COSTING}/prices.py",
+            "self._solved(circle, equations) if has_source(circle, equations) else None",
+            "self._solved(circle, equations)",
+        ),
+        (
+            f"{TESTS}/test_oracle_rules.py::"
+            "test_goods_that_are_made_of_themselves_alone_came_from_nowhere[40]"
+        ),
+    ),
+    mutant(
+        "other goods that go into what is made of itself are no source",
+        (f"{COSTING}/circles.py", "any(e.own or e.mixed or not", "any(e.own or not"),
+        (
+            f"{TESTS}/test_oracle_rules.py::"
+            "test_what_goes_into_itself_with_other_goods_came_with_them[105-closing0]"
+        ),
+    ),
+    mutant(
         "a sale that came back whole carries a residue although another line could",
         (
             f"{COSTING}/pushes.py",
