@@ -181,6 +181,12 @@ async def open_migrating(
             await conn.execute(text(statement))
     async with app.begin() as conn:
         await mirror_kinds(conn, load_kinds(""), default_max_attempts=5)
+    # A job that has lost two workers runs alone; here it always does.
+    await execute(
+        owner,
+        """UPDATE chot.queues
+              SET alone_worker = 'w', alone_until = clock_timestamp() + interval '1 hour'""",
+    )
     made = replace(
         runner(app, database),
         engines=Engines(app=app, auto=autocommit(app), read=read),

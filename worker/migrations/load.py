@@ -19,10 +19,11 @@ IS_PAUSED = text("SELECT paused_at IS NOT NULL FROM chot.jobs WHERE id = :job_id
 # Of a table of partitions each of them counts. `opens_at` is the window's next beginning.
 READ_LOAD = text(f"""
     SELECT l.*,
-           (SELECT CAST(min(CAST(CAST(v.relid AS regclass) AS text)) AS text)
-              FROM unnest(CAST(:tables AS text[])) AS t (name)
-              JOIN LATERAL pg_partition_tree(CAST(to_regclass(t.name) AS regclass)) AS p ON true
-              JOIN pg_stat_progress_vacuum v ON v.relid = p.relid) AS vacuumed,
+           (SELECT min(CAST(CAST(v.relid AS regclass) AS text))
+              FROM pg_stat_progress_vacuum v, unnest(CAST(:tables AS text[])) AS t (name)
+             WHERE v.relid = to_regclass(t.name)
+                OR v.relid IN (SELECT p.relid FROM pg_partition_tree(to_regclass(t.name)) AS p)
+           ) AS vacuumed,
            CASE WHEN w.begins < w.ends THEN w.at::time >= w.begins AND w.at::time < w.ends
                 ELSE w.at::time >= w.begins OR w.at::time < w.ends END AS in_window,
            (date_trunc('day', w.at) + w.begins
