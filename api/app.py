@@ -31,6 +31,7 @@ from api.routes import (
     costing_methods,
     dead_letters,
     docs,
+    documents,
     events,
     exports,
     files,
@@ -114,6 +115,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         ledger_exports,
         files,
         periods,
+        documents,
         audit,
         metrics,
     ):

@@ -111,7 +111,7 @@ def read_batch(
     raw = _parsed(body)
     asked = None
     if key is not None:
-        said = _condensed(raw)
+        said = condensed(raw, "jobs")
         asked = ask(who.principal, key, method="POST", route=route, body=said)
     broken = _envelope_problem(raw)
     if broken is not None:
@@ -138,16 +138,18 @@ def _parsed(body: bytes) -> dict[str, Any]:
         raise Malformed(INDEX.sub(r"jobs[\1]", error.field), error.rule, error.value) from None
 
 
-def _condensed(raw: dict[str, Any]) -> dict[str, Any]:
+def condensed(raw: dict[str, Any], member: str) -> dict[str, Any]:
     """What tells one batch from another: a digest for each item, made in bounded steps.
+
+    `member` is that of the items.
 
     Eight megabytes written by one call would hold up the event loop of this process.
     """
-    items = raw.get("jobs")
+    items = raw.get(member)
     if not isinstance(items, list):
         return raw
     prints = [hashlib.sha256(to_json(each, sort_keys=True).encode()).hexdigest() for each in items]
-    return raw | {"jobs": prints}
+    return raw | {member: prints}
 
 
 def _envelope_problem(raw: dict[str, Any]) -> Problem | None:

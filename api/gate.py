@@ -29,6 +29,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 DESCRIPTION_PATHS = frozenset({"/docs", "/openapi.json"})
 BATCH_PATH = "/v1/jobs:batch"
 UPLOAD_PATH = "/v1/files"
+DOCUMENTS_PATH = "/v1/documents:batch"
 APPEND_PATH = "/v1/groups/*/jobs:batch"  # * is a group's id
 FACTS = "chot.facts"
 BODY_SECONDS_MAX = 30.0  # 300 KiB at 10 KiB/s; who sends slower only holds a connection
@@ -134,7 +135,9 @@ class Gate:
 
 def _is_batch(path: str) -> bool:
     before, _, after = APPEND_PATH.partition("*")
-    return path == BATCH_PATH or (path.startswith(before) and path.endswith(after))
+    return path in {BATCH_PATH, DOCUMENTS_PATH} or (
+        path.startswith(before) and path.endswith(after)
+    )
 
 
 def token_of(request: Request) -> str | None:

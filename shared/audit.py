@@ -44,6 +44,7 @@ class Action(StrEnum):
     LIMIT_REMOVE = "limit.remove"
     QUEUE_WEIGH = "queue.weigh"
     COSTING_METHOD = "costing.method"
+    DOCUMENT_VOID = "document.void"
     LEDGER_CHART = "ledger.chart"
     KEY_CREATE = "key.create"
     KEY_REVOKE = "key.revoke"
