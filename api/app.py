@@ -45,6 +45,7 @@ from api.routes import (
     limits,
     listing,
     metrics,
+    migrations,
     periods,
     queues,
     weights,
@@ -117,6 +118,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         periods,
         documents,
         audit,
+        migrations,
         metrics,
     ):
         secured.include_router(routes.router)

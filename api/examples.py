@@ -46,6 +46,7 @@ from api.example_bodies import (
     WHY,
     WORKER,
 )
+from api.migration_examples import MIGRATION_ANSWERS
 
 ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "POST /v1/jobs": {"202": SUBMITTED, "200": JOINED},
@@ -103,6 +104,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
         "200": CLOSING | {"created": False, "duplicate": "joined"},
     },
     "POST /v1/periods/{period}/reopen": {"200": REOPENED},
+    **MIGRATION_ANSWERS,
     "GET /v1/limits": {"200": {"limits": [LIMIT]}},
     "PUT /v1/limits": {"200": LIMIT_SET},
     "DELETE /v1/limits": {"200": LIMIT_SET | {"max_running": None}},

@@ -42,6 +42,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "entry-not-found": (404, "There is no such ledger entry"),
     "file-not-found": (404, "There is no such file"),
     "period-not-found": (404, "There is no such period"),
+    "migration-not-found": (404, "There is no such migration"),
     "method-not-allowed": (405, "The method is not allowed here"),
     "body-too-slow": (408, "The body did not arrive in time"),
     "idempotency-key-in-progress": (409, "A request with this Idempotency-Key is in progress"),
