@@ -23,6 +23,8 @@ from worker.records.posting_stage import (
     ANY_CHANGED,
     COUNT_REFUSED,
     END_LIST,
+    GIVE_UP_CHANGED,
+    GIVE_UP_HELD,
     LOCK_LISTED,
     PASS_ALL_GATES,
     UNSTAGE_CHANGED,
@@ -54,6 +56,10 @@ class _NotNowError(Exception):
     """Something stands against the publication, which is rolled back; what, in words."""
 
 
+class _RefusedError(_NotNowError):
+    """Some of the documents cannot be posted."""
+
+
 class _HeldError(_NotNowError):
     """Other transactions hold documents."""
 
@@ -69,10 +75,10 @@ async def post_atomically(context: JobContext, payload: PostingPayload, poster: 
     """
     while True:
         staging = await _stage(context, payload.chunk_documents, poster)
-        if staging.refused or await _any_refused(context):
-            await _refuse(context, staging)
         try:
             await _publish(context, poster, staging)
+        except _RefusedError:
+            await _refuse(context, staging)
         except _HeldError as held:
             await _try_later(context, staging, str(held))
         except _ChangedError as changed:
@@ -105,12 +111,6 @@ async def _stage(context: JobContext, most: int, poster: Poster) -> Staging:
     return staging
 
 
-async def _any_refused(context: JobContext) -> bool:
-    async with context.read() as conn:
-        binds = {"job_id": context.job.id, "successes": list(SUCCESSES)}
-        return bool(await conn.scalar(COUNT_REFUSED, binds))
-
-
 async def _publish(context: JobContext, poster: Poster, staging: Staging) -> None:
     total = staging.total
     context.progress(total, total, unit="documents", message="all are checked; publishing them")
@@ -118,6 +118,9 @@ async def _publish(context: JobContext, poster: Poster, staging: Staging) -> Non
     ours = job | {"company": context.job.company}
     try:
         async with context.completion() as tx:
+            judged = job | {"successes": list(SUCCESSES)}
+            if staging.refused or await tx.connection.scalar(COUNT_REFUSED, judged):
+                raise _RefusedError
             busy = await tx.connection.scalar(LOCK_LISTED, job)
             if busy:
                 raise _HeldError(f"{busy} documents are held by other transactions")
@@ -134,28 +137,29 @@ async def _publish(context: JobContext, poster: Poster, staging: Staging) -> Non
         raise
 
 
-async def _try_later(context: JobContext, staging: Staging, why: str) -> NoReturn:
+async def _try_later(context: JobContext, staging: Staging, why: str) -> None:
+    """Come back in a while; after the last try say which are held, and refuse."""
     tries = staging.tries + 1
-    if tries == MOST_TRIES:
-        async with context.transaction() as tx:
-            detail = f"{why}, {tries} times; post them again"
-            await give_up(tx.connection, context.job.id, "BUSY", detail)
-            tx.checkpoint = asdict(replace(staging, tries=tries, refused=True))
-        await _refuse(context, replace(staging, refused=True))
     async with context.transaction() as tx:
+        if tries >= MOST_TRIES:
+            given_up = {"job_id": context.job.id, "detail": f"{why}, {tries} times"}
+            await tx.connection.execute(GIVE_UP_HELD, given_up)
         tx.checkpoint = asdict(replace(staging, tries=tries))
-    wait = min(FIRST_WAIT * 2**staging.tries, LONGEST_WAIT)
-    context.snooze(f"{why}; try {tries + 1} of {MOST_TRIES} follows", after=wait)
+    if tries < MOST_TRIES:
+        wait = min(FIRST_WAIT * 2**staging.tries, LONGEST_WAIT)
+        context.snooze(f"{why}; try {tries + 1} of {MOST_TRIES} follows", after=wait)
 
 
 async def _stage_again(context: JobContext, poster: Poster, staging: Staging, why: str) -> None:
+    """Judge anew what has changed; what changes at every try is given up."""
     tries = staging.tries + 1
     async with context.transaction() as tx:
         binds = {"job_id": context.job.id, "company": poster.company}
         await tx.connection.execute(UNSTAGE_CHANGED, binds)
-        if tries == MOST_TRIES:
-            await give_up(tx.connection, context.job.id, "BUSY", f"{why}, {tries} times")
-        tx.checkpoint = asdict(replace(staging, after=0, tries=tries, refused=tries == MOST_TRIES))
+        if tries >= MOST_TRIES:
+            given_up = {"job_id": context.job.id, "detail": f"{why}, {tries} times"}
+            await tx.connection.execute(GIVE_UP_CHANGED, given_up)
+        tx.checkpoint = asdict(replace(staging, after=0, tries=tries))
 
 
 async def _refuse(context: JobContext, staging: Staging) -> NoReturn:

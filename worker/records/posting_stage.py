@@ -74,6 +74,23 @@ LOCK_LISTED = text("""
              WHERE i.job_id = CAST(:job_id AS uuid) ORDER BY i.document_id) w
       LEFT JOIN LATERAL (SELECT d.id FROM books.documents d WHERE d.id = w.document_id
                             FOR NO KEY UPDATE SKIP LOCKED) d ON true""")
+# What is not staged (it keeps changing), or is held by others now; the rest waits for them.
+GIVE_UP_CHANGED = text("""
+    UPDATE books.posting_items
+       SET outcome = 'BUSY', codes = '{BUSY}', detail = CAST(:detail AS text)
+     WHERE job_id = CAST(:job_id AS uuid) AND NOT done AND outcome IS NULL
+       AND rule_version IS NULL""")
+GIVE_UP_HELD = text("""
+    WITH held AS MATERIALIZED (
+        SELECT w.seq
+          FROM (SELECT i.seq, i.document_id FROM books.posting_items i
+                 WHERE i.job_id = CAST(:job_id AS uuid) ORDER BY i.document_id) w
+          LEFT JOIN LATERAL (SELECT d.id FROM books.documents d WHERE d.id = w.document_id
+                                FOR NO KEY UPDATE SKIP LOCKED) d ON true
+         WHERE d.id IS NULL)
+    UPDATE books.posting_items i
+       SET outcome = 'BUSY', codes = '{BUSY}', detail = CAST(:detail AS text)
+      FROM held h WHERE i.job_id = CAST(:job_id AS uuid) AND i.seq = h.seq""")
 PASS_ALL_GATES = text("""
     SELECT books.pass_gates(CAST(:company AS text), ARRAY(
         SELECT DISTINCT d.posting_date FROM books.posting_items i
