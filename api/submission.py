@@ -19,6 +19,7 @@ from api.idempotency import (
     replay_or_begin,
     store_answer,
 )
+from api.migration_rights import refuse_operating_task
 from api.pending import Admission
 from api.problems import Problem, ProblemRaised, field_problem, validation_problem
 from api.resources import Resources
@@ -126,6 +127,8 @@ def refuse_beyond_rights(raw: dict[str, Any], checked: Submit | Problem, who: Ca
         more = {"role": Role.OPERATE.value, "route": "POST /v1/jobs"}
         detail = f"POST /v1/jobs with priority {HIGHEST_PRIORITY} asks for role operate"
         raise ProblemRaised(Problem(slug="forbidden", detail=detail, more=more))
+    if isinstance(checked, Submit):
+        refuse_operating_task(checked, who)
 
 
 def _not_yours(slug: str, job: Submit) -> Problem:

@@ -19,9 +19,18 @@ from api.rights import RULES
 from api.settings import ApiSettings
 from shared.access import EVERYTHING, Role, Scope
 from shared.api_keys import key_hash_of, key_id_of, new_key, revoke_key
+from shared.jobs.enqueue import Submit, enqueue
 from tests.cost_run_rows import seed_places, sold, write_file, write_run
 from tests.factories import eventually, execute, fetch, scalar
-from tests.protocol.api.app import client_of, note, post, problem_of, serving, until_ready
+from tests.protocol.api.app import (
+    NUMBERS,
+    client_of,
+    note,
+    post,
+    problem_of,
+    serving,
+    until_ready,
+)
 from tests.protocol.api.keys import ACME, BLUE, OTHER, RED, SEED_OTHER, bearer, make_key
 from tests.protocol.api.test_dead_letters import buried
 from tests.protocol.api.test_read_and_act import END, run
@@ -76,6 +85,11 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/v1/periods/{period}"): Role.READ,
     ("POST", "/v1/periods/{period}/close"): Role.OPERATE,
     ("POST", "/v1/periods/{period}/reopen"): Role.OPERATE,
+    ("GET", "/v1/migrations"): Role.READ,
+    ("GET", "/v1/migrations/{job_id}"): Role.READ,
+    ("GET", "/v1/migrations/{job_id}/rejects"): Role.READ,
+    ("POST", "/v1/migrations/{job_id}/pause"): Role.OPERATE,
+    ("POST", "/v1/migrations/{job_id}/resume"): Role.OPERATE,
     ("GET", "/v1/limits"): Role.READ,
     ("PUT", "/v1/limits"): Role.OPERATE,
     ("DELETE", "/v1/limits"): Role.OPERATE,
@@ -111,6 +125,7 @@ OF_THE_BOOKS = {
 }
 METHODS = "/v1/costing-methods"
 NOT_FOUND = {
+    "/v1/migrations/": "migration-not-found",
     "{group_id}": "group-not-found",
     "{run_id}": "cost-run-not-found",
     "{file_id}": "file-not-found",
@@ -159,6 +174,14 @@ async def red_group(client: httpx.AsyncClient, owner: str) -> str:
     return group_id
 
 
+async def red_migration(engine: AsyncEngine) -> str:
+    """A migration of ACME's brand RED that nobody has begun."""
+    payload = {"task": "none", "params": {"number": next(NUMBERS)}}
+    job = Submit(kind="migration.run", company="ACME", brand="RED", payload=payload)
+    async with engine.begin() as conn:
+        return str((await enqueue(conn, job)).job_id)
+
+
 async def red_results(owner_engine: AsyncEngine) -> dict[str, str]:
     """A run of RED, a preview of it, and a file of RED; by what a path calls them."""
     run = await write_run(owner_engine, [sold("RED", "R1")], brand="RED")
@@ -176,6 +199,8 @@ async def ask(
     url = url.replace("{period}", "2026-01")
     if path.endswith("/differences"):
         url = url.replace("{run_id}", ids["{preview}"])
+    if path.startswith("/v1/migrations/"):
+        url = url.replace("{job_id}", ids["{migration}"])
     for name, known in ids.items():
         url = url.replace(name, known)
     if method == "DELETE":
@@ -266,6 +291,7 @@ async def test_every_route_for_every_brand(
         ids = {
             "{job_id}": await dead_red_job(guarded, engine, admin),
             "{group_id}": await red_group(guarded, admin),
+            "{migration}": await red_migration(engine),
             **await red_results(owner_engine),
         }
         for method, path in routes_of(settings):
