@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.factories import prepare_probes
+from tests.importing import Importing, open_importing
 from tests.migrating import Migrating, open_migrating
 from tests.services import Database
 
@@ -28,3 +29,11 @@ async def migrating(  # noqa: PLR0917 - what a test asks for
     """The probe tasks of migrations, on a database with company ACME."""
     assert company == "ACME"
     return await open_migrating(database, (engine, owner_engine, read_engine), monkeypatch)
+
+
+@pytest.fixture
+async def importing(
+    migrating: Migrating, sqs_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> Importing:
+    """Imports, on a database with company ACME, its items and periods."""
+    return await open_importing(migrating, sqs_endpoint, monkeypatch)

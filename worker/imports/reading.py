@@ -140,7 +140,7 @@ def take(path: str, most: int) -> Portion:
         lines=reading.lines,
         refused=reading.refused,
         ended=ended,
-        share=reading.source.tell() / max(1, Path(path).stat().st_size),
+        share=1.0 if ended else reading.source.tell() / Path(path).stat().st_size,
     )
 
 

@@ -93,9 +93,11 @@ FACTS = """
              WHERE m.doc_id = r.reverses_doc AND m.doc_line = r.reverses_line AND m.kind = r.kind
                AND m.company || '' = :company AND m.reverses_movement_id IS NULL
              ORDER BY m.id LIMIT 1) v ON r.reverses_doc IS NOT NULL),
+    -- Ids in the order of the file: within a day costing goes by them.
     numbered AS MATERIALIZED (
         SELECT f.*, f.quantity * f.num * f.one AS parts,
-               nextval('books.stock_movements_id_seq') AS id FROM facts f),
+               nextval('books.stock_movements_id_seq') AS id
+          FROM (SELECT * FROM facts ORDER BY line) f),
     exact AS MATERIALIZED (
         SELECT n.*, CASE WHEN mod(n.parts, n.den) = 0 THEN div(n.parts, n.den) END AS qty_base
           FROM numbered n),
