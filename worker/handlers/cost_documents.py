@@ -6,6 +6,7 @@ this job are the costs of the results that speak then, whatever was posted befor
 """
 
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -26,6 +27,7 @@ from worker.records.posting import GATE_REFUSALS
 
 # How often an attempt follows costings that become active under it before it lets them pass.
 MOST_ROUNDS = 5
+LET_PASS = timedelta(seconds=30)
 
 READ_PERIOD = text("""
     SELECT p.starts_on, p.ends_on, p.status, c.minor_digits,
@@ -82,7 +84,7 @@ async def post_costs(context: JobContext, payload: PostingCostsPayload) -> None:
             raise closed_period(costs.company, costs.period, "closed") from error
         else:
             return
-    context.snooze("runs become active while their costs are posted")
+    context.snooze("runs become active while their costs are posted", after=LET_PASS)
 
 
 def _course(context: JobContext) -> Course:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.errors import PermanentError
+from shared.errors import PermanentError, RetryableError
 from worker.records.cost_plan import CostPeriod
 from worker.records.posting import Poster, post_documents
 from worker.records.posting_list import Listed, Outcome
@@ -148,7 +148,8 @@ async def post_pending(
 ) -> None:
     """Take back and post, in the caller's transaction, which holds documents and gate.
 
-    PermanentError COSTS_REFUSED where a document cannot be posted; nothing of it is there then.
+    PermanentError COSTS_REFUSED where a document cannot be posted, RetryableError where another
+    attempt has posted it; nothing of it is there then.
     """
     await _take_back(conn, costs, pending.old)
     await _make(conn, costs, pending.new, principal)
@@ -189,7 +190,8 @@ async def _make(
         "memo": f"costs of {costs.period}",
     }
     made = (await conn.execute(MAKE, binds)).all()
-    assert len(made) == len(seqs), "each place of the plan has its document"
+    if len(made) != len(seqs):
+        raise RetryableError("another attempt of the job has gone on with its plan")
     columns = {
         "ids": [row.id for row in made],
         "keys": [row.key for row in made],
