@@ -19,6 +19,8 @@ from shared.client.wanted import is_replay
 
 RETRY_SECONDS = 30.0
 TIMEOUT_SECONDS = 15.0
+PART_BYTES = 1 << 16
+FILE_SECONDS = 60.0  # between some bytes of a file, and for the answer behind its last one
 NOT_OURS = "is CHOT_API_URL the address of a Chốt api?"
 CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT}
 
@@ -138,6 +140,24 @@ class Api:
             if wait is None:
                 self._settle(outcome, patience.tries)
                 return
+            time.sleep(wait)
+
+    def upload(self, path: str, params: Mapping[str, Any], source: BinaryIO, size: int) -> Answer:
+        """Send a file of `size` bytes, from its beginning at each try: the api knows it again."""
+        given = {name: value for name, value in params.items() if value is not None}
+        kept = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        patience = Patience(self._retry_for)
+        while True:
+            source.seek(0)
+            parts = iter(lambda: source.read(PART_BYTES), b"")
+            outcome = self._send(
+                self._client.build_request(
+                    "POST", path, params=given, content=parts, headers=kept, timeout=FILE_SECONDS
+                )
+            )
+            wait = patience.wait_after(outcome)
+            if wait is None:
+                return self._settle(outcome, patience.tries)
             time.sleep(wait)
 
     def _ask(self, request: httpx.Request, within: float | None = None) -> Answer:
