@@ -4,14 +4,19 @@ The api's own words stay as they are: whoever reads them there has no `chot`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-COMMANDS = (
+VERBS = {"rejects": "show", "resume": "resume"}
+COMMANDS: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = (
     (re.compile(r"POST /v1/queues/([^/\s]+)/resume\b"), r"`chot resume \1`"),
     (re.compile(r"POST /v1/kinds/([^/\s]+)/resume\b"), r"`chot resume --kind \1`"),
     (re.compile(r"POST /v1/books/thaw\b"), "`chot thaw`"),
     (re.compile(r"POST /v1/groups/([^/\s]+)/(seal|redrive)\b"), r"`chot group \2 \1`"),
+    (
+        re.compile(r"(?:GET|POST) /v1/migrations/([^/\s]+)/(rejects|resume)\b"),
+        lambda found: f"`chot migrations {VERBS[found[2]]} {found[1]}`",
+    ),
     (re.compile(r"POST /v1/jobs/([^/\s]+)/redrive\b"), r"`chot redrive \1`"),
     (re.compile(r"GET /v1/jobs/([0-9A-Za-z-]+)"), r"`chot status \1`"),
     (re.compile(r"^POST /v1/jobs with priority"), "a submit with priority"),
