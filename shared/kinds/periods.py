@@ -35,6 +35,12 @@ PERIOD_CLOSE = Kind(
             period_from="{payload.period}",
             period_to="{payload.period}",
         ),
+        # And so has whoever posts in it.
+        Lock(
+            root="ledger/{company}",
+            period_from="{payload.period}",
+            period_to="{payload.period}",
+        ),
     ),
     internal=True,
     made_by="POST /v1/periods/{period}/close",

@@ -16,7 +16,8 @@ from shared.kinds.periods import PERIOD_CLOSE, PeriodClosePayload
 from worker.context import CleanupContext, JobContext
 from worker.handlers import Handler
 from worker.records.cost_runs import closed_period
-from worker.records.period_checks import LEDGER, find_unready, fitted
+from worker.records.ledger_checks import say_ledger
+from worker.records.period_checks import find_unready, fitted
 from worker.records.periods import (
     Close,
     Standing,
@@ -50,9 +51,10 @@ async def close_period(context: JobContext, payload: PeriodClosePayload) -> None
         async with context.completion() as tx:
             await _require_ready(tx.connection, close)
             counted = await count_closed(tx.connection, close)
+            ledger = await say_ledger(tx.connection, close)
             await end_closing(tx.connection, close, counted)
             tx.progress(2, 2, unit="steps", message="closed")
-            tx.result = {"outcome": "closed", "period": close.period, **counted, "ledger": LEDGER}
+            tx.result = {"outcome": "closed", "period": close.period, **counted, "ledger": ledger}
     except _NotReadyError as found:
         await _refuse(context, close, found.findings)
 
