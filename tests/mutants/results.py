@@ -53,8 +53,8 @@ MUTANTS = (
         "the commit of an export does not ask whether the run still speaks",
         (
             EXPORTING,
-            "        await require_run(tx.connection, wanted)\n        expires_at",
-            "        expires_at",
+            "        await require_run(tx.connection, wanted)\n        tx.result",
+            "        tx.result",
         ),
         f"{EXPORTED}::test_a_run_that_is_superseded_before_the_last_commit_leaves_no_file",
     ),

@@ -19,7 +19,7 @@ from tests.factories import autocommit, execute, expire_lease, fetch, scalar
 from worker.context import CleanupContext
 from worker.exports.tables import TABLES
 from worker.exports.xlsx_file import PROOF
-from worker.handlers import exporting
+from worker.handlers import exporting, stored_files
 from worker.handlers.exporting import clean_up_export, run_export
 from worker.records import export_rows
 from worker.records.files import add_chunks, begin_file
@@ -169,8 +169,8 @@ async def test_pages_and_chunks_lose_no_row_and_no_byte(
 ) -> None:
     """Whatever their sizes."""
     monkeypatch.setattr(exporting, "PAGE_ROWS", 3)
-    monkeypatch.setattr(exporting, "CHUNK_BYTES", 500)
-    monkeypatch.setattr(exporting, "CHUNKS_PER_TRANSACTION", 2)
+    monkeypatch.setattr(stored_files, "CHUNK_BYTES", 500)
+    monkeypatch.setattr(stored_files, "CHUNKS_PER_TRANSACTION", 2)
     names = [f"P{n:02}" for n in range(10)]
     run = await write_run(books, [sold("RED", name) for name in names])
     result, content = await exports.export(run)
@@ -220,14 +220,14 @@ async def test_a_run_that_is_superseded_before_the_last_commit_leaves_no_file(
     """All of its rows were read, and they are not what holds any more."""
     run = await write_run(books, [sold("RED", "R1")])
     job_id = await exports.submit(run)
-    storing = exporting._store
+    storing = stored_files.store_file
 
-    async def stored(*args: Any) -> Any:
-        file = await storing(*args)
+    async def stored(*args: Any, **named: Any) -> Any:
+        file = await storing(*args, **named)
         await supersede(books, run)
         return file
 
-    monkeypatch.setattr(exporting, "_store", stored)
+    monkeypatch.setattr(exporting, "store_file", stored)
     with pytest.raises(PermanentError, match="RUN_SUPERSEDED"):
         await exports.attempt(job_id)
     assert await exports.visible() == 0
@@ -237,8 +237,8 @@ async def test_an_attempt_that_ends_half_way_is_never_seen_and_the_next_starts_o
     exports: Exports, books: AsyncEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed between two chunks: its chunks are no part of the next file, and go."""
-    monkeypatch.setattr(exporting, "CHUNK_BYTES", 400)
-    monkeypatch.setattr(exporting, "CHUNKS_PER_TRANSACTION", 1)
+    monkeypatch.setattr(stored_files, "CHUNK_BYTES", 400)
+    monkeypatch.setattr(stored_files, "CHUNKS_PER_TRANSACTION", 1)
     run = await write_run(books, [sold("RED", f"P{n}") for n in range(6)])
     job_id = await exports.submit(run)
     times = 0
@@ -250,7 +250,7 @@ async def test_an_attempt_that_ends_half_way_is_never_seen_and_the_next_starts_o
             raise RuntimeError("the worker is gone")
         await add_chunks(*args)
 
-    monkeypatch.setattr(exporting, "add_chunks", dies)
+    monkeypatch.setattr(stored_files, "add_chunks", dies)
     with pytest.raises(RuntimeError):
         await exports.attempt(job_id)
     assert await exports.visible() == 0
@@ -277,15 +277,15 @@ async def test_a_zombie_makes_no_file_visible(
     run = await write_run(books, [sold("RED", "R1")])
     job_id = await exports.submit(run)
     zombie, payload = await exports.claimed(job_id)
-    storing = exporting._store
+    storing = stored_files.store_file
 
-    async def overtaken(*args: Any) -> Any:
-        file = await storing(*args)
+    async def overtaken(*args: Any, **named: Any) -> Any:
+        file = await storing(*args, **named)
         await expire_lease(exports.app, job_id)
         await exports.claimed(job_id)
         return file
 
-    monkeypatch.setattr(exporting, "_store", overtaken)
+    monkeypatch.setattr(exporting, "store_file", overtaken)
     with pytest.raises(LeaseLost):
         await run_export(zombie, payload)
     await zombie.close()
