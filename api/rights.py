@@ -90,6 +90,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/ledger/trial-balance"): READ,
     ("GET", "/v1/ledger/general-ledger"): READ,
     ("GET", "/v1/ledger/journal"): READ,
+    ("GET", "/v1/ledger/control"): READ,
     ("POST", "/v1/ledger/exports"): READ,
     ("POST", "/v1/files"): Rule(role=Role.SUBMIT),
     ("GET", "/v1/files/{file_id}"): READ,

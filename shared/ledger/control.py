@@ -40,10 +40,11 @@ _BOTH = """
           FROM places p
           FULL JOIN goods g ON g.store = p.store AND g.item = p.item
           LEFT JOIN stores s ON s.code = coalesce(p.store, g.store))"""
-_DIFFERING = """
+_SEEN = "(CAST(:brands AS text[]) IS NULL OR p.brand = ANY (CAST(:brands AS text[])))"
+_DIFFERING = f"""
     SELECT p.item, p.brand, p.pool, sum(p.value) AS value, sum(p.balance) AS balance,
            array_agg(p.store ORDER BY p.store) FILTER (WHERE p.value <> p.balance) AS stores
-      FROM pooled p GROUP BY p.item, p.brand, p.pool
+      FROM pooled p WHERE {_SEEN} GROUP BY p.item, p.brand, p.pool
     HAVING bool_or(p.value <> p.balance)"""
 COMPARE = text(f"""
     WITH {_BOTH},
@@ -54,7 +55,7 @@ COMPARE = text(f"""
            (SELECT array_agg(concat_ws('/', d.brand, trim(LEADING '/' FROM d.pool), d.item)
                              ORDER BY d.item, d.brand, d.pool)
               FROM (SELECT * FROM differing ORDER BY item, brand, pool LIMIT :most) d) AS first
-      FROM pooled""")
+      FROM pooled p WHERE {_SEEN}""")
 LIST_DIFFERING = text(f"""
     WITH {_BOTH}
     {_DIFFERING}
@@ -116,6 +117,7 @@ UNPOSTED = text("""
                [1 : CAST(:most AS integer)] AS first
       FROM books.documents d
      WHERE d.company = :company AND d.status = 'draft'
+       AND (CAST(:brands AS text[]) IS NULL OR d.brand = ANY (CAST(:brands AS text[])))
        AND d.posting_date BETWEEN :starts_on AND :ends_on""")
 HAS_CHART = text("""
     SELECT EXISTS (SELECT FROM books.gl_accounts g WHERE g.company = :company AND g.is_stock)""")
@@ -126,12 +128,13 @@ MOST_DOCUMENTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controlled:
-    """Whose period is compared."""
+    """Whose period is compared, and of which brands only (None: all, and what they share)."""
 
     company: str
     period: str
     starts_on: date
     ends_on: date
+    brands: tuple[str, ...] | None = None
 
     def binds(self, most: int, items: list[str] | None = None) -> dict[str, Any]:
         """What the statements here are bound to."""
@@ -141,6 +144,7 @@ class Controlled:
             "starts_on": self.starts_on,
             "ends_on": self.ends_on,
             "items": items,
+            "brands": None if self.brands is None else list(self.brands),
             "most": most,
         }
 
