@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.cost_examples import COST_ANSWERS, FILE_ID, RUN_ID
+from api.document_examples import DOCUMENT_ANSWERS, DOCUMENT_ID
 from api.example_bodies import (
     ACT,
     APPROVAL,
@@ -111,6 +112,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "GET /v1/costing-methods": {"200": METHODS},
     "PUT /v1/costing-methods": {"200": METHOD_DECIDED},
     **COST_ANSWERS,
+    **DOCUMENT_ANSWERS,
     "GET /v1/workers": {"200": {"workers": [WORKER]}},
     "POST /v1/approvals": {"201": APPROVAL},
     "GET /v1/audit": {"200": {"acts": [ACT], "next_cursor": None}},
@@ -130,6 +132,7 @@ PARAMETERS: Mapping[str, Any] = {
     "group_id": GROUP_ID,
     "group": GROUP_ID,
     "run_id": RUN_ID,
+    "document_id": DOCUMENT_ID,
     "file_id": FILE_ID,
     "item": "A",
     "period": "2026-01",
