@@ -158,7 +158,7 @@ async def _prepare(attempt: _Attempt, standing: Standing) -> tuple[_Attempt, Sta
 
 async def _batches(attempt: _Attempt, standing: Standing) -> Standing:
     run = replace(attempt.run, state=standing.state)
-    refuse_too_many(attempt.payload, standing)
+    refuse_too_many(attempt.payload, standing, attempt.run.job_id)
     async with attempt.context.read() as conn:
         rows = await checked_rows(conn, attempt.payload.task, attempt.task.source(run))
     batches = Batches(
@@ -178,7 +178,7 @@ async def _finish(attempt: _Attempt, standing: Standing) -> None:
     """Check, let the task remove what it has prepared, complete. Each step may be done twice."""
     context, run = attempt.context, replace(attempt.run, state=standing.state)
     if standing.phase != "finishing":
-        refuse_too_many(attempt.payload, standing)
+        refuse_too_many(attempt.payload, standing, attempt.run.job_id)
         async with context.read() as conn:
             after = check_of(await attempt.task.check(conn, run))
         async with context.transaction() as tx:

@@ -51,7 +51,8 @@ class Preparing:
         if failed - len(rejects) > self.payload.max_rejects:
             raise PermanentError(
                 f"TOO_MANY_REJECTS: more than max_rejects={self.payload.max_rejects:,} rows cannot "
-                "be taken, and nothing was written; GET /v1/migrations/{id}/rejects names them",
+                "be taken, and none of the others was written; "
+                f"GET /v1/migrations/{self.run.job_id}/rejects names them",
                 code="TOO_MANY_REJECTS",
                 details={"rows_failed": failed},
             )

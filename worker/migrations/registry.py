@@ -11,7 +11,12 @@ from shared.migrations.registry import known_tasks
 from worker.migrations.task import Task
 from worker.settings import MigrationSettings
 
-BUILT_IN: tuple[str, ...] = ("worker.migrations.importing",)
+BUILT_IN: tuple[str, ...] = (
+    "worker.migrations.accounts",
+    "worker.migrations.backfill",
+    "worker.migrations.importing",
+    "worker.migrations.pools",
+)
 
 
 @lru_cache

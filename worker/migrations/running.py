@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from time import monotonic
 from typing import Any, NoReturn
+from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -86,7 +87,7 @@ class Batches:
 
     def refuse_too_many(self) -> None:
         """PermanentError once more rows were set aside than may be."""
-        refuse_too_many(self.payload, self.standing)
+        refuse_too_many(self.payload, self.standing, self.run.job_id)
 
     async def _batch(self) -> bool:
         """Try a batch; False: there is nothing after the cursor."""
@@ -332,7 +333,7 @@ def _set_aside(failed: int) -> str:
     return f", {failed:,} rows set aside" if failed else ""
 
 
-def refuse_too_many(payload: MigrationRunPayload, standing: Standing) -> None:
+def refuse_too_many(payload: MigrationRunPayload, standing: Standing, job_id: UUID) -> None:
     """PermanentError TOO_MANY_REJECTS once the run has set aside more rows than it may."""
     total = max(standing.total or 0, standing.done)
     share = standing.failed * 100 > total * payload.max_reject_percent
@@ -341,7 +342,7 @@ def refuse_too_many(payload: MigrationRunPayload, standing: Standing) -> None:
     limit = f"{payload.max_reject_percent} % of {total:,}" if share else f"{payload.max_rejects:,}"
     raise PermanentError(
         f"TOO_MANY_REJECTS: {standing.failed:,} rows could not be taken, more than {limit}; "
-        "what was done stays done, GET /v1/migrations/{id}/rejects names the rows",
+        f"what was done stays done, GET /v1/migrations/{job_id}/rejects names the rows",
         code="TOO_MANY_REJECTS",
         details={"rows_done": standing.done, "rows_failed": standing.failed, "rows_total": total},
     )
