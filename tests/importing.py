@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import io
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -127,7 +127,7 @@ def packed(content: str) -> bytes:
     return gzip.compress(content.encode())
 
 
-def workbook(rows: Iterable[Sequence[object]], **options: Any) -> bytes:
+def workbook(rows: Iterable[Any], **options: Any) -> bytes:
     """The rows as .xlsx: texts as texts, numbers as numbers; (formula, value) as a formula."""
     target = io.BytesIO()
     book: Any = Workbook(target, {"in_memory": True, **options})

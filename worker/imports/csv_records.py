@@ -95,12 +95,13 @@ def read_csv(
     """
     csv.field_size_limit(LONGEST_CELL)
     try:
-        lines = Lines(text_of(io.BufferedReader(source, 1 << 20), encoding))  # type: ignore[arg-type]
-        said = lines.peek()
-        if said.lower().startswith(SEPARATOR_LINE) and len(said.strip()) == len(SEPARATOR_LINE) + 1:
-            delimiter = delimiter or said.strip()[-1]
-            next(lines)
-        yield from _records(lines, delimiter or _delimiter_of(lines.peek(), columns))
+        with text_of(io.BufferedReader(source, 1 << 20), encoding) as text:  # type: ignore[arg-type]
+            lines = Lines(text)
+            said = lines.peek().rstrip("\r\n")
+            if said.lower().startswith(SEPARATOR_LINE) and len(said) == len(SEPARATOR_LINE) + 1:
+                delimiter = delimiter or said[-1]
+                next(lines)
+            yield from _records(lines, delimiter or _delimiter_of(lines.peek(), columns))
     except UnicodeError as error:
         raise FileRefused(
             "ENCODING_REFUSED", f"the file is not in the encoding that it says: {error}"

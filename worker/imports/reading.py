@@ -97,8 +97,25 @@ def begin(order: Order) -> Sequence[str]:
 
     FileRefused for what is no table, or has not the columns of its kind.
     """
-    layout = LAYOUTS[order.layout]
-    source = Path(order.path).open("rb")  # noqa: SIM115 - for as long as the attempt lives
+    end(order.path)
+    source = Path(order.path).open("rb")  # noqa: SIM115 - open until end()
+    try:
+        reading = _begun(order, LAYOUTS[order.layout], source)
+    except BaseException:
+        source.close()
+        raise
+    _OPEN[order.path] = reading
+    return [place.column.name for place in reading.head.places]
+
+
+def end(path: str) -> None:
+    """Close the file, if it is open."""
+    reading = _OPEN.pop(path, None)
+    if reading is not None:
+        reading.source.close()
+
+
+def _begun(order: Order, layout: Layout, source: BinaryIO) -> _Reading:
     records, how = _records_of(order, layout, source)
     heads = next((r for r in records if _line_of(r) >= order.head_line), None)
     if heads is None:
@@ -108,8 +125,7 @@ def begin(order: Order) -> Sequence[str]:
     head = read_head(heads[1], layout.columns, ignore_others=order.ignore_others)
     after = max(order.after_line, heads[0])
     rest = (r for r in records if _line_of(r) > after)
-    _OPEN[order.path] = _Reading(order, layout, head, how, rest, source, line=after)
-    return [place.column.name for place in head.places]
+    return _Reading(order, layout, head, how, rest, source, line=after)
 
 
 def take(path: str, most: int) -> Portion:

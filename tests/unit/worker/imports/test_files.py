@@ -1,0 +1,259 @@
+"""Files: every line with its number, however they are written, packed or broken."""
+
+import gzip
+import io
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+from openpyxl import Workbook as Openpyxl
+
+from tests.importing import workbook
+from tests.unit.worker.imports.files import read
+from worker.imports import unpacking
+from worker.imports.csv_records import LONGEST_CELL, LONGEST_LINE
+from worker.imports.problems import FileRefused
+
+HEAD = "Số CT;Dòng;Loại;Ngày;Kho;Mã hàng;Số lượng;Giá trị"
+LINE = "PN{n};1;Nhập kho;05/01/2026;K1;H1;1;5"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "file"
+
+
+def table(*lines: str, end: str = "\n") -> str:
+    return end.join((HEAD, *lines)) + end
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_line_ends_and_marks_change_nothing(path: Path, end: str, encoding: str) -> None:
+    """Windows, Unix, old Mac; with and without byte order mark."""
+    content = table(LINE.format(n=1), "", LINE.format(n=2), end=end).encode(encoding)
+    found = read(path, content)
+    assert list(found.rows) == [2, 4]
+    assert found.rows[4]["doc_id"] == "PN2"
+    assert found.rows[2]["posting_date"] == "2026-01-05"
+    assert not found.problems
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_the_delimiter_is_found_by_the_heads(path: Path, mark: str) -> None:
+    """Also where another one is in the heads' own words, or Excel's sep= says it."""
+    content = table(LINE.format(n=1)).replace(";", mark)
+    assert read(path, content).rows[2]["kind"] == "receipt"
+    assert read(path, f"sep={mark}\n{content}").rows[3]["kind"] == "receipt"
+
+
+def test_lines_are_numbered_as_an_editor_shows_them(path: Path) -> None:
+    """A quoted cell may run over lines; what follows it has the number it stands at."""
+    memo = 'type,doc_no,doc_date,memo,net\nmanual,C1,2026-01-05,"a\nb\nc",x\nmanual,C2,2026-01-05,d,y\n'
+    found = read(path, memo, "documents")
+    assert [line for line, _, code in found.problems if code == "CELL_REFUSED"] == [2, 2, 5]
+
+
+def test_a_quote_that_is_never_closed_costs_its_own_line(path: Path) -> None:
+    """Not all that follows it, up to the end of the file or of what a cell may hold."""
+    for many in (3, 20_000):
+        lines = [LINE.format(n=n) for n in range(many)]
+        broken = table(lines[0], '"' + lines[1], *lines[2:])
+        found = read(path, broken)
+        assert found.problems == [(3, None, "LINE_REFUSED")]
+        assert len(found.rows) == many - 1
+
+
+def test_odd_quotes_are_told_and_reading_goes_on(path: Path) -> None:
+    """A quote inside a quoted cell has to be doubled."""
+    found = read(path, table('"P"N";1;nhap;05/01/2026;K;H;1;5', LINE.format(n=1)))
+    assert found.problems == [(2, None, "LINE_REFUSED")]
+    assert list(found.rows) == [3]
+
+
+def test_huge_cells_and_lines_are_refused_and_not_held(path: Path) -> None:
+    """And the lines after them are read."""
+    huge = "x" * (LONGEST_CELL + 1)
+    endless = "y" * (3 * LONGEST_LINE)
+    found = read(path, table(LINE.format(n=1), huge, endless, LINE.format(n=2)))
+    assert [line for line, _, _ in found.problems] == [3, 4]
+    assert list(found.rows) == [2, 5]
+
+
+def test_bytes_that_are_no_utf8_cost_their_line(path: Path) -> None:
+    """Windows' own Vietnamese is read when it is said."""
+    content = table(LINE.format(n=1)).encode() + LINE.format(n="Đ").encode("utf-16-le")[:4] + b"\n"
+    found = read(path, content)
+    assert list(found.rows) == [2]
+    assert found.refused == 1
+    heads = b"doc_id;doc_line;kind;posting_date;store;item;quantity;value\n"
+    legacy = heads + "PNĐ;1;nhap;05/01/2026;K1;H1;1;5\n".encode("windows-1258")
+    assert read(path, legacy).problems == [(2, "doc_id", "CELL_REFUSED")]
+    assert "0xD0" in read(path, legacy).rules[0]
+    assert read(path, legacy, encoding="windows-1258").rows[2]["doc_id"] == "PNĐ"
+
+
+def test_a_cut_off_gzip_is_no_file(path: Path) -> None:
+    """Wherever it was cut; so is one that was damaged."""
+    whole = gzip.compress(table(*(LINE.format(n=n) for n in range(5_000))).encode())
+    assert len(read(path, whole).rows) == 5_000
+    dice = random.Random(1)
+    for cut in (*(dice.randrange(20, len(whole)) for _ in range(20)), len(whole) - 1):
+        with pytest.raises(FileRefused, match="FILE_DAMAGED"):
+            read(path, whole[:cut])
+    damaged = whole[:-8] + bytes(4) + whole[-4:]
+    with pytest.raises(FileRefused, match="FILE_DAMAGED"):
+        read(path, damaged)
+
+
+def test_what_unpacks_beyond_all_measure_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it unpacks: no header is believed, and nothing is held."""
+    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED", 1 << 20)
+    bomb = gzip.compress(table(LINE.format(n=1)).encode() + bytes(64 << 20))
+    with pytest.raises(FileRefused, match="UNPACKS_TOO_LARGE"):
+        read(path, bomb)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as book:
+        book.writestr("xl/workbook.xml", "<workbook/>" + " " * (64 << 20))
+    with pytest.raises(FileRefused, match="UNPACKS_TOO_LARGE"):
+        read(path, packed.getvalue())
+
+
+@pytest.mark.parametrize("most", [1, 7, 100])
+@pytest.mark.parametrize("layout", ["movements", "documents"])
+def test_an_attempt_goes_on_where_the_last_one_ended(path: Path, most: int, layout: str) -> None:
+    """Each line once, whatever the portions are; a document is never cut in two."""
+    content = table(*(LINE.format(n=n if n % 9 else "\x01") for n in range(200)))
+    if layout == "documents":
+        lines = [
+            f"manual,CT{n // 6},2026-01-05,{'debit' if n % 6 else 'x' if n % 8 == 0 else 'no'},111,5"
+            for n in range(200)
+        ]
+        content = "type,doc_no,doc_date,side,line_account,net\n" + "\n".join(lines) + "\n"
+    whole = read(path, content, layout)
+    parts = read(path, content, layout, most=most, again=True)
+    assert parts == whole
+    assert whole.refused
+    assert whole.lines == 200
+
+
+def test_the_lines_of_a_document_stand_and_fall_together(path: Path) -> None:
+    """A line that does not say whose it is spoils what is before and behind it."""
+    content = (
+        "type,doc_no,doc_date,store,net\n"
+        "manual,C1,2026-01-05,R1,1\n"
+        "manual,C1,2026-01-05,,2\n"
+        "manual,C2,2026-01-05,R1,1\n"
+        "manual,C2,2026-01-06,R1,1\n"
+        "manual,C3,2026-01-05,R1,1\n"
+        "manual,,2026-01-05,R1,1\n"
+        "manual,C4,2026-01-05,R1,1\n"
+        "manual,C5,2026-01-05,R1,1\n"
+    )
+    found = read(path, content, "documents")
+    assert {row["doc_no"]: row["lines"] for row in found.rows.values()} == {
+        "C1": "{2,3}",
+        "C5": "{9}",
+    }
+    assert found.problems == [
+        (5, "doc_date", "DOCUMENT_REFUSED"),
+        (7, "doc_no", "CELL_REFUSED"),
+        (6, None, "DOCUMENT_REFUSED"),
+        (8, None, "DOCUMENT_REFUSED"),
+    ]
+    assert found.refused == 5
+
+
+def test_columns_are_judged_all_at_once(path: Path) -> None:
+    """Missing, twice and unknown ones."""
+    with pytest.raises(FileRefused) as refused:
+        read(path, "Số CT,doc_id,Loại,Ghi chú\nx\n")
+    for said in ("missing: doc_line (Dòng)", "twice: doc_id", "'Ghi chú'", "other_columns=ignore"):
+        assert said in str(refused.value)
+    extra = table(LINE.format(n=1) + ";!").replace(HEAD, HEAD + ";Ghi chú")
+    with pytest.raises(FileRefused, match="COLUMNS_REFUSED"):
+        read(path, extra)
+    assert len(read(path, extra, ignore_others=True).rows) == 1
+
+
+def test_a_title_above_the_heads_is_passed_by(path: Path) -> None:
+    """When it is said where they are."""
+    content = f"BÁO CÁO NHẬP XUẤT TỒN\nTháng 1;;;\n{table(LINE.format(n=1))}"
+    with pytest.raises(FileRefused, match="COLUMNS_MISSING"):
+        read(path, content)
+    assert list(read(path, content, head_line=3, delimiter=";").rows) == [4]
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"", "FILE_EMPTY"),
+        (b"\n\n ,\n", "COLUMNS_MISSING"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "FORMAT_UNKNOWN"),
+        (b"PK\x03\x04nothing", "FILE_DAMAGED"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "HEADS_REFUSED"),
+        (b"\x1f\x8bnothing", "FILE_DAMAGED"),
+    ],
+)
+def test_what_is_no_table_is_refused(path: Path, content: bytes, code: str) -> None:
+    """In a word for programs and a sentence for people."""
+    with pytest.raises(FileRefused) as refused:
+        read(path, content)
+    assert refused.value.code == code
+
+
+ROW = ["PN1", 1, "nhap", 46027, "K1", 123, 2.5, 5]
+
+
+def test_a_sheet_is_read_by_the_types_of_its_cells(path: Path) -> None:
+    """Numbers, numbers stored as text, formulas by what they last came to, and gaps."""
+    rows = [
+        HEAD.split(";"),
+        ROW,
+        [],
+        ["PN2", "1", "nhap", "05/01/2026", "K1", "H1", "1.234,5", ("=2+3", 5)],
+        ["PN3", 1, "nhap", 46027, "K1", "H1", 1, ("=1/0", "#DIV/0!")],
+    ]
+    found = read(path, workbook(rows))
+    assert found.rows[2] | {"brand": ""} == {
+        "doc_id": "PN1", "doc_line": "1", "kind": "receipt", "posting_date": "2026-01-05",
+        "store": "K1", "item": "123", "quantity": "2.5", "value": "5", "brand": "",
+    }  # fmt: skip
+    assert (found.rows[4]["quantity"], found.rows[4]["value"]) == ("1234.5", "5")
+    assert found.problems == [(5, "value", "CELL_REFUSED")]
+
+
+def test_another_writers_workbook_is_read_alike(path: Path) -> None:
+    """openpyxl's; formulas that were never calculated are told."""
+    book = Openpyxl(write_only=True)
+    sheet = book.create_sheet("Data")
+    sheet.append(HEAD.split(";"))
+    sheet.append(ROW)
+    sheet.append([*ROW[:-1], "=1+1"])
+    target = io.BytesIO()
+    book.save(target)
+    found = read(path, target.getvalue())
+    assert found.rows[2]["item"] == "123"
+    assert found.problems == [(3, "value", "CELL_REFUSED")]
+    assert "never calculated" in found.rules[0]
+
+
+def test_sheets_are_named_and_days_may_count_from_1904(path: Path) -> None:
+    """An unknown name is told with those that there are."""
+    mac = workbook([HEAD.split(";"), [*ROW[:3], 44565, *ROW[4:]]], date_1904=True)
+    assert read(path, mac).rows[2]["posting_date"] == "2026-01-05"
+    assert len(read(path, mac, sheet="Data").rows) == 1
+    with pytest.raises(FileRefused, match=r"SHEET_UNKNOWN.*Data"):
+        read(path, mac, sheet="Tháng 1")
+
+
+def test_a_workbook_that_declares_entities_is_refused(path: Path) -> None:
+    """How a thousand bytes become a billion."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as book:
+        book.writestr("xl/workbook.xml", '<!DOCTYPE x [<!ENTITY a "aa">]><workbook>&a;</workbook>')
+    with pytest.raises(FileRefused, match="document type"):
+        read(path, target.getvalue())
