@@ -144,14 +144,10 @@ async def append(
     conn: AsyncConnection, held: HeldLease, entries: Sequence[Entry]
 ) -> dict[int, int]:
     """Append entries whose lines are written; their numbers by their ids."""
-    rows = [
-        {each.name: getattr(entry, each.name) for each in fields(entry) if each.name != "lines"}
-        for entry in entries
-    ]
     binds = {
         "job_id": held.lease.job_id,
         "fence": held.lease.fence,
-        "entries": json.dumps(rows, default=str),
+        "entries": _rows(entries),
     }
     found = await conn.execute(APPEND, binds)
     return {row.entry_id: row.entry_no for row in found}
@@ -162,3 +158,45 @@ async def post(books: Books, held: HeldLease, *entries: Entry) -> dict[int, int]
     async with books.app.begin() as conn:
         await write_lines(conn, entries)
         return await append(conn, held, entries)
+
+
+RUNNING_JOB = """
+    INSERT INTO chot.jobs (id, kind, company, queue, state, attempt, fence, max_attempts,
+           lease_token, lease_expires_at, worker_id, available_at, fingerprint, on_duplicate,
+           payload_version, principal, deployment_id)
+    SELECT chot.uuid7(), k.name, 'ACME', k.queue, 'running', 1, 1, 5, gen_random_uuid(),
+           clock_timestamp() + interval '1 hour', 'w', clock_timestamp(),
+           sha256(CAST(CAST(:n AS text) AS bytea)), 'join', 1, 'test', d.deployment_id
+      FROM (SELECT * FROM chot.kinds ORDER BY name LIMIT 1) k CROSS JOIN chot.deployment d
+    RETURNING id"""
+NEXT_ID = "SELECT nextval('books.gl_entries_id_seq')"
+
+
+async def write_entry(owner: AsyncEngine) -> int:
+    """An entry of ACME's brand RED by owner's hand, where no worker is about; its id."""
+    async with owner.begin() as conn:
+        await conn.execute(text("SELECT books.adopt_chart('ACME', 'TT200')"))
+        entry_id = int(await conn.scalar(text(NEXT_ID)) or 0)
+        job_id = await conn.scalar(text(RUNNING_JOB), {"n": f"entry {entry_id}"})
+        made = text("""
+            INSERT INTO books.documents (company, type, doc_no, doc_date, posting_date, brand,
+                   content_hash)
+            VALUES ('ACME', 'manual', :number, :day, :day, 'RED', '') RETURNING id""")
+        number = {"number": f"E{entry_id}", "day": DAY}
+        document_id = int(await conn.scalar(made, number) or 0)
+        written = Entry(document_id=document_id, lines=cash_sale(), entry_id=entry_id)
+        await write_lines(conn, [written])
+        binds = {"job_id": job_id, "fence": 1, "entries": _rows([written])}
+        await conn.execute(APPEND, binds)
+        # The job was only there for its fence.
+        await conn.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+        await conn.execute(text("DELETE FROM chot.jobs WHERE id = :id"), {"id": job_id})
+    return entry_id
+
+
+def _rows(entries: Sequence[Entry]) -> str:
+    rows = [
+        {each.name: getattr(entry, each.name) for each in fields(entry) if each.name != "lines"}
+        for entry in entries
+    ]
+    return json.dumps(rows, default=str)

@@ -22,6 +22,7 @@ from shared.api_keys import key_hash_of, key_id_of, new_key, revoke_key
 from shared.jobs.enqueue import Submit, enqueue
 from tests.cost_run_rows import seed_places, sold, write_file, write_run
 from tests.factories import eventually, execute, fetch, scalar
+from tests.ledger_books import write_entry
 from tests.protocol.api.app import (
     NUMBERS,
     client_of,
@@ -76,6 +77,21 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/v1/costs"): Role.READ,
     ("GET", "/v1/costing-methods"): Role.READ,
     ("PUT", "/v1/costing-methods"): Role.OPERATE,
+    ("POST", "/v1/ledger/chart"): Role.OPERATE,
+    ("GET", "/v1/ledger/accounts"): Role.READ,
+    ("PUT", "/v1/ledger/accounts"): Role.OPERATE,
+    ("GET", "/v1/ledger/roles"): Role.READ,
+    ("PUT", "/v1/ledger/roles"): Role.OPERATE,
+    ("GET", "/v1/ledger/rules"): Role.READ,
+    ("POST", "/v1/ledger/rules"): Role.OPERATE,
+    ("GET", "/v1/ledger/entries"): Role.READ,
+    ("GET", "/v1/ledger/entries/{entry_id}"): Role.READ,
+    ("GET", "/v1/ledger/entries/{entry_id}/chain"): Role.READ,
+    ("GET", "/v1/ledger/trial-balance"): Role.READ,
+    ("GET", "/v1/ledger/general-ledger"): Role.READ,
+    ("GET", "/v1/ledger/journal"): Role.READ,
+    ("GET", "/v1/ledger/control"): Role.READ,
+    ("POST", "/v1/ledger/exports"): Role.READ,
     ("GET", "/v1/files/{file_id}"): Role.READ,
     ("HEAD", "/v1/files/{file_id}"): Role.READ,
     ("GET", "/v1/freezes"): Role.READ,
@@ -114,6 +130,10 @@ OF_A_COMPANY = {
     ("PUT", "/v1/costing-methods"),
     ("POST", "/v1/periods/{period}/close"),
     ("POST", "/v1/periods/{period}/reopen"),
+    ("POST", "/v1/ledger/chart"),
+    ("PUT", "/v1/ledger/accounts"),
+    ("PUT", "/v1/ledger/roles"),
+    ("POST", "/v1/ledger/rules"),
 }
 A_PERIOD, PERIODS = ("GET", "/v1/periods/{period}"), ("GET", "/v1/periods")
 HAS_ACME = {"ACME", "all"}
@@ -122,13 +142,26 @@ OF_THE_BOOKS = {
     ("GET", "/v1/cost-runs"),
     ("GET", "/v1/costs"),
     ("GET", "/v1/costing-methods"),
+    *(("GET", f"/v1/ledger/{each}") for each in ("accounts", "roles", "rules", "entries")),
+    *(
+        ("GET", f"/v1/ledger/{each}")
+        for each in ("trial-balance", "general-ledger", "journal", "control")
+    ),
 }
 METHODS = "/v1/costing-methods"
+A_JANUARY = "period=2026-01"
+QUERIES = {
+    METHODS: "item=A",
+    "/v1/ledger/general-ledger": f"{A_JANUARY}&account=1111",
+    **{f"/v1/ledger/{each}": "" for each in ("accounts", "roles", "rules", "entries")},
+}
+EXPORTS = ("POST", "/v1/ledger/exports")
 NOT_FOUND = {
     "/v1/migrations/": "migration-not-found",
     "{group_id}": "group-not-found",
     "{run_id}": "cost-run-not-found",
     "{file_id}": "file-not-found",
+    "{entry_id}": "entry-not-found",
 }
 # A job's, though its path does not say so.
 OF_A_JOB = {("POST", "/v1/jobs"), ("POST", "/v1/groups"), ("POST", "/v1/approvals")}
@@ -183,11 +216,17 @@ async def red_migration(engine: AsyncEngine) -> str:
 
 
 async def red_results(owner_engine: AsyncEngine) -> dict[str, str]:
-    """A run of RED, a preview of it, and a file of RED; by what a path calls them."""
+    """A run of RED, a preview of it, a file and an entry of RED; by what a path calls them."""
     run = await write_run(owner_engine, [sold("RED", "R1")], brand="RED")
     preview = await write_run(owner_engine, brand="RED", status="previewed")
     file = await write_file(owner_engine, b"a,b\r\n", company="ACME", brand="RED")
-    return {"{run_id}": str(run), "{preview}": str(preview), "{file_id}": str(file)}
+    entry = await write_entry(owner_engine)
+    return {
+        "{run_id}": str(run),
+        "{preview}": str(preview),
+        "{file_id}": str(file),
+        "{entry_id}": str(entry),
+    }
 
 
 async def ask(
@@ -206,7 +245,7 @@ async def ask(
     if method == "DELETE":
         url += "?kind=api.note"
     if (method, path) in OF_THE_BOOKS:
-        url += "?company=ACME&" + ("item=A" if path == METHODS else "period=2026-01")
+        url += "?company=ACME&" + QUERIES.get(path, A_JANUARY)
     elif (method, path) in {A_PERIOD, PERIODS}:
         url += "?company=ACME"
     body = {
@@ -220,6 +259,26 @@ async def ask(
             "weights": [{"company": "ACME", "brand": "RED", "weight": 2}]
         },
         "/v1/cost-runs/{run_id}/exports": {"table": "results", "format": "csv"},
+        "/v1/ledger/chart": {"company": "ACME", "template": "TT200"},
+        "/v1/ledger/accounts": {
+            "company": "ACME",
+            "code": "64181",
+            "name": "Ads",
+            "kind": "expense",
+        },
+        "/v1/ledger/roles": {"company": "ACME", "role": "usage", "account": "6418"},
+        "/v1/ledger/rules": {
+            "company": "ACME",
+            "type": "manual",
+            "valid_from": "2027-01-01",
+            "lines": [{"per": "line", "amount": "stated"}],
+        },
+        "/v1/ledger/exports": {
+            "company": "ACME",
+            "report": "journal",
+            "format": "csv",
+            "period": "2026-01",
+        },
         "/v1/books/freeze": {"company": "ACME", "brand": "RED"},
         "/v1/books/thaw": {"company": "ACME", "brand": "RED"},
         METHODS: {
@@ -248,7 +307,8 @@ def judge(method: str, path: str, answer: httpx.Response, role: Role, scope: str
         status = 403 if lacks else 200 if scope in SEES_RED else 404
         assert answer.status_code == status, where
         return
-    if (method, path) in OF_A_COMPANY | OF_THE_BOOKS | {PERIODS} and not lacks and scope == "OTHER":
+    of_books = OF_A_COMPANY | OF_THE_BOOKS | {PERIODS, EXPORTS}
+    if (method, path) in of_books and not lacks and scope == "OTHER":
         problem_of(answer, 422, "unknown-company")
         return
     if lacks or closed or ((method, path) in OF_A_COMPANY and scope not in HAS_ACME):
@@ -319,7 +379,7 @@ async def test_without_a_token_every_route_is_closed(
     for method, path in sorted(listed | more):
         url = path.replace("{job_id}", str(uuid4())).replace("{queue}", "default")
         url = url.replace("{kind}", "api.note").replace("{run_id}", "1")
-        url = url.replace("{file_id}", str(uuid4()))
+        url = url.replace("{file_id}", str(uuid4())).replace("{entry_id}", "1")
         url = url.replace("{period}", "2026-01")
         answer = await guarded.request(method, url, content="{}", headers=JSON)
         if path in {"/healthz", "/readyz"}:
