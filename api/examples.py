@@ -47,6 +47,7 @@ from api.example_bodies import (
     WHY,
     WORKER,
 )
+from api.ledger_examples import LEDGER_ANSWERS, LEDGER_PARAMETERS
 from api.migration_examples import MIGRATION_ANSWERS
 
 ANSWERS: Mapping[str, Mapping[str, Any]] = {
@@ -112,6 +113,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "GET /v1/costing-methods": {"200": METHODS},
     "PUT /v1/costing-methods": {"200": METHOD_DECIDED},
     **COST_ANSWERS,
+    **LEDGER_ANSWERS,
     **DOCUMENT_ANSWERS,
     "GET /v1/workers": {"200": {"workers": [WORKER]}},
     "POST /v1/approvals": {"201": APPROVAL},
@@ -147,6 +149,7 @@ PARAMETERS: Mapping[str, Any] = {
     "to": "2026-02-02T00:00:00+07:00",
     "limit": 50,
     "wait": 20,
+    **LEDGER_PARAMETERS,
 }
 
 

@@ -107,10 +107,10 @@ async def entry(books: Books, lines: Sequence[Line], **facts: Any) -> Entry:
 INSERT_LINE = text("""
     INSERT INTO books.gl_lines (entry_id, line_no, company, posting_date, account, debit, credit,
                                 party, store, item, brand)
-    VALUES (:entry_id, :line_no, 'ACME', :day, :account, :debit, :credit, :party, :store, :item,
+    VALUES (:entry_id, :line_no, :company, :day, :account, :debit, :credit, :party, :store, :item,
             :brand)""")
 APPEND = text("""
-    SELECT a.entry_id, a.entry_no FROM books.append_entries('ACME', :job_id, :fence,
+    SELECT a.entry_id, a.entry_no FROM books.append_entries(:company, :job_id, :fence,
         ARRAY(SELECT CAST(ROW(e.entry_id, e.document_id, e.version, e.role, e.kind, e.reverses,
                               e.day, e.brand, e.series, 1, e.memo) AS books.new_entry)
                 FROM jsonb_to_recordset(CAST(:entries AS jsonb)) AS e (entry_id bigint,
@@ -118,10 +118,13 @@ APPEND = text("""
                      day date, brand text, series text, memo text))) AS a""")
 
 
-async def write_lines(conn: AsyncConnection, entries: Sequence[Entry]) -> None:
+async def write_lines(
+    conn: AsyncConnection, entries: Sequence[Entry], *, company: str = "ACME"
+) -> None:
     """The lines of these entries, numbered from 1."""
     binds = [
         {
+            "company": company,
             "entry_id": each.entry_id,
             "line_no": number,
             "day": line.day or each.day,
@@ -145,6 +148,7 @@ async def append(
 ) -> dict[int, int]:
     """Append entries whose lines are written; their numbers by their ids."""
     binds = {
+        "company": "ACME",
         "job_id": held.lease.job_id,
         "fence": held.lease.fence,
         "entries": _rows(entries),
@@ -172,21 +176,22 @@ RUNNING_JOB = """
 NEXT_ID = "SELECT nextval('books.gl_entries_id_seq')"
 
 
-async def write_entry(owner: AsyncEngine) -> int:
-    """An entry of ACME's brand RED by owner's hand, where no worker is about; its id."""
+async def write_entry(owner: AsyncEngine, *, company: str = "ACME", brand: str = "RED") -> int:
+    """An entry of that brand by owner's hand, where no worker is about; its id."""
     async with owner.begin() as conn:
-        await conn.execute(text("SELECT books.adopt_chart('ACME', 'TT200')"))
+        await conn.execute(text("SELECT books.adopt_chart(:c, 'TT200')"), {"c": company})
         entry_id = int(await conn.scalar(text(NEXT_ID)) or 0)
         job_id = await conn.scalar(text(RUNNING_JOB), {"n": f"entry {entry_id}"})
         made = text("""
             INSERT INTO books.documents (company, type, doc_no, doc_date, posting_date, brand,
                    content_hash)
-            VALUES ('ACME', 'manual', :number, :day, :day, 'RED', '') RETURNING id""")
-        number = {"number": f"E{entry_id}", "day": DAY}
-        document_id = int(await conn.scalar(made, number) or 0)
-        written = Entry(document_id=document_id, lines=cash_sale(), entry_id=entry_id)
-        await write_lines(conn, [written])
-        binds = {"job_id": job_id, "fence": 1, "entries": _rows([written])}
+            VALUES (:company, 'manual', :number, :day, :day, :brand, '') RETURNING id""")
+        facts = {"company": company, "number": f"E{entry_id}", "day": DAY, "brand": brand}
+        document_id = int(await conn.scalar(made, facts) or 0)
+        lines = cash_sale(brand=brand)
+        written = Entry(document_id=document_id, lines=lines, entry_id=entry_id, brand=brand)
+        await write_lines(conn, [written], company=company)
+        binds = {"company": company, "job_id": job_id, "fence": 1, "entries": _rows([written])}
         await conn.execute(APPEND, binds)
         # The job was only there for its fence.
         await conn.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))

@@ -16,6 +16,7 @@ from tests.conformance.world import KINDS, in_a_thread
 from tests.cost_run_rows import seed_places, sold, write_file, write_run
 from tests.factories import execute, offer_slots
 from tests.fleet import Fleet
+from tests.ledger_books import write_entry
 from tests.protocol.api.app import note, post
 from tests.protocol.api.keys import SEED_OTHER, bearer, make_key
 from tests.protocol.api.test_read_and_act import END, RUN
@@ -55,6 +56,7 @@ class Seeded:
     run: int = 0
     preview: int = 0
     file: str = ""
+    entry: int = 0
     jobs: dict[str, str] = field(default_factory=dict)
 
     def client(self) -> httpx.AsyncClient:
@@ -107,7 +109,7 @@ async def _fill(seeded: Seeded) -> None:
 
 
 async def _fill_books(owner: AsyncEngine, seeded: Seeded) -> None:
-    """A cost run with results and an error, a preview, and a file."""
+    """A cost run with results and an error, a preview, a file, and a ledger with an entry."""
     await seed_places(owner, cents=False)
     await execute(owner, ITEM_OF_EXAMPLES)
     error = {
@@ -126,6 +128,7 @@ async def _fill_books(owner: AsyncEngine, seeded: Seeded) -> None:
         owner, company="SAMPLE", status="previewed", differences=[change]
     )
     seeded.file = str(await write_file(owner, b"Brand,Item\r\n", company="SAMPLE"))
+    seeded.entry = await write_entry(owner, company="SAMPLE", brand="LUA")
 
 
 async def job_in(client: httpx.AsyncClient, engine: AsyncEngine, state: str) -> str:
