@@ -18,6 +18,7 @@ import httpx
 
 from shared.client.address import checked_token, checked_url
 from shared.client.costs import Costs
+from shared.client.documents import Documents
 from shared.client.errors import (
     ApiError,
     NotDead,
@@ -56,9 +57,10 @@ class ChotClient:
     """The api at `url` for the bearer of `token`.
 
     `groups` has the calls on groups, `periods` those on periods, `costs` those on cost runs and
-    files. `deadline` bounds every call with all its tries, `timeout` one try (seconds). Errors are
-    those of shared/client/errors.py. One client may serve any number of tasks. ValueError, at once,
-    for a `url` or a `token` of which no request can be made.
+    files, `documents` those on documents. `deadline` bounds every call with all its tries,
+    `timeout` one try (seconds). Errors are those of shared/client/errors.py. One client may serve
+    any number of tasks. ValueError, at once, for a `url` or a `token` of which no request can be
+    made.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class ChotClient:
         self.groups = Groups(self._ask, deadline)
         self.periods = Periods(self._ask, deadline)
         self.costs = Costs(self._ask, self._file, deadline)
+        self.documents = Documents(self._ask)
         self._timeout = timeout
         self._http = httpx.AsyncClient(
             base_url=_named("url", checked_url, url), headers=headers, timeout=timeout

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from shared.json_text import to_json
+
 MOST_IN_BATCH = 1000
 LONGEST_KEY = 255
 # Below what an api takes by default (CHOT_BATCH_BODY_BYTES), with room for one more large job.
@@ -55,20 +57,28 @@ def instant_text(instant: datetime, name: str) -> str:
 
 def batch_bodies(jobs: Iterable[str]) -> Iterator[str]:
     """Bodies for POST /v1/jobs:batch, of jobs as JSON text; the same jobs give the same bodies."""
+    for chunk in _chunks(jobs):
+        yield f'{{"jobs":[{",".join(chunk)}]}}'
+
+
+def document_bodies(company: str, documents: Iterable[str]) -> Iterator[str]:
+    """Bodies for POST /v1/documents:batch, of documents as JSON text, in their order."""
+    for chunk in _chunks(documents):
+        yield f'{{"company":{to_json(company)},"documents":[{",".join(chunk)}]}}'
+
+
+def _chunks(items: Iterable[str]) -> Iterator[list[str]]:
+    """As many of them as one request may have."""
     chunk: list[str] = []
     size = 0
-    for job in jobs:
-        chunk.append(job)
-        size += len(job.encode())
+    for item in items:
+        chunk.append(item)
+        size += len(item.encode())
         if len(chunk) == MOST_IN_BATCH or size >= BATCH_BYTES:
-            yield _batch_body(chunk)
+            yield chunk
             chunk, size = [], 0
     if chunk:
-        yield _batch_body(chunk)
-
-
-def _batch_body(jobs: Iterable[str]) -> str:
-    return f'{{"jobs":[{",".join(jobs)}]}}'
+        yield chunk
 
 
 def fresh_key() -> str:
