@@ -124,12 +124,14 @@ def _append() -> None:
         CREATE FUNCTION books.append_entries(company text, job_id uuid, fence bigint,
                                              entries books.new_entry[])
         RETURNS TABLE (entry_id bigint, entry_no bigint)
-        LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+        LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+        SET enable_seqscan = off AS $$
         #variable_conflict use_column
         DECLARE
             chain record;
             top bigint;
             head bytea;
+            contents bytea[];
             befores bytea[];
             hashes bytea[];
         BEGIN
@@ -151,8 +153,9 @@ def _append() -> None:
                        array_agg(books.entry_content($1, s.fiscal_year, $2, s.entry, d.digest)
                                  ORDER BY s.place) AS contents
                   FROM sealed s
+                  -- OFFSET 0: as a join it would digest the whole ledger for each call.
                   LEFT JOIN LATERAL (SELECT g.digest FROM books.gl_line_digests g
-                                      WHERE g.entry_id = (s.entry).entry_id) d ON true
+                                      WHERE g.entry_id = (s.entry).entry_id OFFSET 0) d ON true
                  GROUP BY 1, 2 ORDER BY 1, 2
             LOOP
                 INSERT INTO books.gl_series AS g (company, series, fiscal_year)
@@ -160,11 +163,12 @@ def _append() -> None:
                 SELECT g.last_no, g.last_hash INTO top, head FROM books.gl_series g
                  WHERE g.company = $1 AND g.series = chain.series
                    AND g.fiscal_year = chain.fiscal_year FOR NO KEY UPDATE;
+                contents := chain.contents; -- a variable: of a record each look would copy it
                 befores := '{}';
                 hashes := '{}';
                 FOR i IN 1 .. chain.many LOOP
                     befores[i] := head;
-                    head := sha256(head || int8send(top + i) || chain.contents[i]);
+                    head := sha256(head || int8send(top + i) || contents[i]);
                     hashes[i] := head;
                 END LOOP;
                 UPDATE books.gl_series g SET last_no = top + chain.many, last_hash = head
