@@ -17,10 +17,13 @@ from api.app import create_app
 from api.authentication import CACHE_SECONDS, Caller, StoredKeys
 from api.rights import RULES
 from api.settings import ApiSettings
+from dev.sqs import bucket_name, ensure_bucket
 from shared.access import EVERYTHING, Role, Scope
 from shared.api_keys import key_hash_of, key_id_of, new_key, revoke_key
 from shared.jobs.enqueue import Submit, enqueue
+from shared.uploads import begin_upload, finish_upload
 from tests.cost_run_rows import seed_places, sold, write_file, write_run
+from tests.document_books import one, sale
 from tests.factories import eventually, execute, fetch, scalar
 from tests.ledger_books import write_entry
 from tests.protocol.api.app import (
@@ -92,8 +95,14 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/v1/ledger/journal"): Role.READ,
     ("GET", "/v1/ledger/control"): Role.READ,
     ("POST", "/v1/ledger/exports"): Role.READ,
+    ("POST", "/v1/documents:batch"): Role.SUBMIT,
+    ("GET", "/v1/documents"): Role.READ,
+    ("GET", "/v1/documents/{document_id}"): Role.READ,
+    ("POST", "/v1/documents/{document_id}/void"): Role.OPERATE,
+    ("POST", "/v1/files"): Role.SUBMIT,
     ("GET", "/v1/files/{file_id}"): Role.READ,
     ("HEAD", "/v1/files/{file_id}"): Role.READ,
+    ("DELETE", "/v1/files/{file_id}"): Role.SUBMIT,
     ("GET", "/v1/freezes"): Role.READ,
     ("POST", "/v1/books/freeze"): Role.OPERATE,
     ("POST", "/v1/books/thaw"): Role.OPERATE,
@@ -142,6 +151,7 @@ OF_THE_BOOKS = {
     ("GET", "/v1/cost-runs"),
     ("GET", "/v1/costs"),
     ("GET", "/v1/costing-methods"),
+    ("GET", "/v1/documents"),
     *(("GET", f"/v1/ledger/{each}") for each in ("accounts", "roles", "rules", "entries")),
     *(
         ("GET", f"/v1/ledger/{each}")
@@ -152,30 +162,37 @@ METHODS = "/v1/costing-methods"
 A_JANUARY = "period=2026-01"
 QUERIES = {
     METHODS: "item=A",
+    "/v1/documents": "type=sale",
     "/v1/ledger/general-ledger": f"{A_JANUARY}&account=1111",
     **{f"/v1/ledger/{each}": "" for each in ("accounts", "roles", "rules", "entries")},
 }
 EXPORTS = ("POST", "/v1/ledger/exports")
+DOCUMENTS = ("POST", "/v1/documents:batch")
 NOT_FOUND = {
     "/v1/migrations/": "migration-not-found",
     "{group_id}": "group-not-found",
     "{run_id}": "cost-run-not-found",
     "{file_id}": "file-not-found",
     "{entry_id}": "entry-not-found",
+    "{document_id}": "document-not-found",
 }
 # A job's, though its path does not say so.
-OF_A_JOB = {("POST", "/v1/jobs"), ("POST", "/v1/groups"), ("POST", "/v1/approvals")}
+SEND = ("POST", "/v1/files")
+OF_A_JOB = {("POST", "/v1/jobs"), ("POST", "/v1/groups"), ("POST", "/v1/approvals"), SEND}
 JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
 async def guarded(
-    settings: ApiSettings, owner_engine: AsyncEngine
+    settings: ApiSettings, owner_engine: AsyncEngine, sqs_endpoint: str
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client without a key, of an api that knows ACME and OTHER and asks everybody for one."""
     await execute(owner_engine, SEED_OTHER)
     await seed_places(owner_engine)
-    async with serving(settings.model_copy(update={"api_open": False})) as client:
+    bucket = bucket_name(settings.queue_prefix)
+    ensure_bucket(sqs_endpoint, bucket)
+    closed = {"api_open": False, "files_bucket": bucket}
+    async with serving(settings.model_copy(update=closed)) as client:
         yield client
 
 
@@ -215,6 +232,12 @@ async def red_migration(engine: AsyncEngine) -> str:
         return str((await enqueue(conn, job)).job_id)
 
 
+async def red_document(engine: AsyncEngine) -> str:
+    """A draft of ACME's brand RED."""
+    bare: dict[str, Any] = {"lines": [], "total": None, "vat_total": None}
+    return str((await one(engine, sale(f"HD-{next(NUMBERS)}", **bare))).document_id)
+
+
 async def red_results(owner_engine: AsyncEngine) -> dict[str, str]:
     """A run of RED, a preview of it, a file and an entry of RED; by what a path calls them."""
     run = await write_run(owner_engine, [sold("RED", "R1")], brand="RED")
@@ -226,7 +249,18 @@ async def red_results(owner_engine: AsyncEngine) -> dict[str, str]:
         "{preview}": str(preview),
         "{file_id}": str(file),
         "{entry_id}": str(entry),
+        "{upload}": str(await write_upload(owner_engine)),
     }
+
+
+async def write_upload(owner_engine: AsyncEngine) -> UUID:
+    """A file that somebody of RED has sent."""
+    async with owner_engine.begin() as conn:
+        upload_id, _ = await begin_upload(
+            conn, company="ACME", brand="RED", principal="a", name="a", media_type="text/csv"
+        )
+        await finish_upload(conn, upload_id, size=0, sha256=bytes(32), keep=60)
+    return upload_id
 
 
 async def ask(
@@ -242,8 +276,12 @@ async def ask(
         url = url.replace("{job_id}", ids["{migration}"])
     for name, known in ids.items():
         url = url.replace(name, known)
-    if method == "DELETE":
+    if (method, path) == ("DELETE", "/v1/limits"):
         url += "?kind=api.note"
+    elif method == "DELETE":
+        url = path.replace("{file_id}", ids["{upload}"])
+    if (method, path) == SEND:
+        url += "?company=ACME&brand=RED&name=a.csv"
     if (method, path) in OF_THE_BOOKS:
         url += "?company=ACME&" + QUERIES.get(path, A_JANUARY)
     elif (method, path) in {A_PERIOD, PERIODS}:
@@ -259,6 +297,7 @@ async def ask(
             "weights": [{"company": "ACME", "brand": "RED", "weight": 2}]
         },
         "/v1/cost-runs/{run_id}/exports": {"table": "results", "format": "csv"},
+        "/v1/documents:batch": {"company": "ACME", "documents": [sale("HD-0", lines=[])]},
         "/v1/ledger/chart": {"company": "ACME", "template": "TT200"},
         "/v1/ledger/accounts": {
             "company": "ACME",
@@ -291,7 +330,7 @@ async def ask(
         "/v1/periods/{period}/close": {"company": "ACME"},
         "/v1/periods/{period}/reopen": {"company": "ACME", "reason": "a test"},
     }.get(path)
-    sent = body is not None and method in {"POST", "PUT"}
+    sent = (body is not None and method in {"POST", "PUT"}) or (method, path) == SEND
     content = json.dumps(body) if sent else None
     headers = bearer(key) | (JSON if sent else {})
     return await client.request(method, url, content=content, headers=headers)
@@ -307,7 +346,7 @@ def judge(method: str, path: str, answer: httpx.Response, role: Role, scope: str
         status = 403 if lacks else 200 if scope in SEES_RED else 404
         assert answer.status_code == status, where
         return
-    of_books = OF_A_COMPANY | OF_THE_BOOKS | {PERIODS, EXPORTS}
+    of_books = OF_A_COMPANY | OF_THE_BOOKS | {PERIODS, EXPORTS, DOCUMENTS}
     if (method, path) in of_books and not lacks and scope == "OTHER":
         problem_of(answer, 422, "unknown-company")
         return
@@ -318,7 +357,7 @@ def judge(method: str, path: str, answer: httpx.Response, role: Role, scope: str
         problem_of(answer, 404, "period-not-found")
     elif scope in SEES_RED or not ("_id}" in path or (method, path) in OF_A_JOB):
         assert answer.status_code in {200, 201, 202, 409}, (where, answer.text)
-    elif (method, path) not in {("POST", "/v1/jobs"), ("POST", "/v1/groups")}:
+    elif (method, path) not in {("POST", "/v1/jobs"), ("POST", "/v1/groups"), SEND}:
         slugs = [slug for name, slug in NOT_FOUND.items() if name in path]
         problem_of(answer, 404, *slugs or ["job-not-found"])
     else:
@@ -352,6 +391,7 @@ async def test_every_route_for_every_brand(
             "{job_id}": await dead_red_job(guarded, engine, admin),
             "{group_id}": await red_group(guarded, admin),
             "{migration}": await red_migration(engine),
+            "{document_id}": await red_document(engine),
             **await red_results(owner_engine),
         }
         for method, path in routes_of(settings):
@@ -378,7 +418,9 @@ async def test_without_a_token_every_route_is_closed(
     assert listed | more >= set(routes_of(settings))
     for method, path in sorted(listed | more):
         url = path.replace("{job_id}", str(uuid4())).replace("{queue}", "default")
-        url = url.replace("{kind}", "api.note").replace("{run_id}", "1")
+        url = (
+            url.replace("{kind}", "api.note").replace("{run_id}", "1").replace("{document_id}", "1")
+        )
         url = url.replace("{file_id}", str(uuid4())).replace("{entry_id}", "1")
         url = url.replace("{period}", "2026-01")
         answer = await guarded.request(method, url, content="{}", headers=JSON)
