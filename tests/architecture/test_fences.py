@@ -18,6 +18,7 @@ MAY_WRITE_A_JOB = {
     "shared/jobs/back.py",
     "shared/jobs/exits.py",  # the follow-up, within every exit
     "shared/jobs/locks.py",  # blocked_by, within a claim that was not won for a lock
+    "shared/migrations/pausing.py",  # paused_at
     "shared/outbox.py",  # published_at
     "worker/claim.py",
     "worker/cleanup.py",

@@ -31,6 +31,7 @@ DIALECT = make_url("postgresql+asyncpg://").get_dialect()()
 # Statements that are put together where they run; their parts are constants of the module.
 COMPOSED = {
     ("shared/jobs/listing.py", "list_jobs"),
+    ("worker/migrations/task.py", "execute"),
     ("worker/records/cost_results.py", "take_back"),
 }
 

@@ -31,6 +31,7 @@ from worker.records.migration_runs import (
     add_batches,
     add_rejects,
     advance,
+    failed_rows,
     first_rejects,
     note_wait,
 )
@@ -219,7 +220,7 @@ class Batches:
     ) -> Standing:
         """Cursor, counters, rejects and tries with this transaction; the standing it leads to."""
         before, conn, job_id = self.standing, tx.connection, self.run.job_id
-        tries = [*self.tries, tried]
+        tries, failed = [*self.tries, tried], failed_rows(rejects)
         await advance(
             conn,
             job_id,
@@ -227,7 +228,7 @@ class Batches:
             key=list(found.key),
             fence=self.run.fence,
             rows=found.rows,
-            failed=len(rejects),
+            failed=failed,
             counts=counts,
             failed_tries=len(self.tries),
             batch_size=self.steering.size,
@@ -236,13 +237,13 @@ class Batches:
         )
         await add_batches(conn, job_id, self.run.fence, tries)
         if rejects:
-            await add_rejects(conn, job_id, rejects, before=before.failed)
+            await add_rejects(conn, job_id, rejects)
         after = replace(
             before,
             cursor=found.key,
             counts=counts,
             done=before.done + found.rows,
-            failed=before.failed + len(rejects),
+            failed=before.failed + failed,
             batches=before.batches + 1,
             failed_tries=before.failed_tries + len(self.tries),
         )

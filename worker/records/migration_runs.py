@@ -205,18 +205,20 @@ async def add_batches(
 
 
 ADD_REJECTS = text(f"""
+    WITH kept AS (
+        SELECT coalesce(max(r.seq), 0) AS seq FROM chot.migration_rejects r
+         WHERE r.job_id = :job_id)
     INSERT INTO chot.migration_rejects (job_id, seq, line, key, field, value, code, rule)
-    SELECT :job_id, CAST(:before AS bigint) + t.n, t.line, t.key, t.field, t.value, t.code, t.rule
-      FROM ROWS FROM (jsonb_to_recordset(CAST(:rejects AS jsonb)) AS (
+    SELECT :job_id, kept.seq + t.n, t.line, t.key, t.field, t.value, t.code, t.rule
+      FROM kept,
+           ROWS FROM (jsonb_to_recordset(CAST(:rejects AS jsonb)) AS (
                line bigint, key text[], field text, value text, code text, rule text))
            WITH ORDINALITY AS t (line, key, field, value, code, rule, n)
-     WHERE CAST(:before AS bigint) + t.n <= {KEPT_REJECTS}""")
+     WHERE kept.seq + t.n <= {KEPT_REJECTS}""")
 
 
-async def add_rejects(
-    conn: AsyncConnection, job_id: UUID, rejects: Sequence[Reject], *, before: int
-) -> None:
-    """Keep rows that were not taken; `before` is how many there were already."""
+async def add_rejects(conn: AsyncConnection, job_id: UUID, rejects: Sequence[Reject]) -> None:
+    """Keep what was not taken, and why."""
     told = [
         {
             "line": each.line,
@@ -225,8 +227,13 @@ async def add_rejects(
         }
         for each in rejects
     ]
-    binds = {"job_id": job_id, "before": before, "rejects": to_json(told)}
-    await conn.execute(ADD_REJECTS, binds)
+    await conn.execute(ADD_REJECTS, {"job_id": job_id, "rejects": to_json(told)})
+
+
+def failed_rows(rejects: Sequence[Reject]) -> int:
+    """How many rows these are of: one row may be refused for more than one reason."""
+    keys = [each.key for each in rejects if each.key is not None]
+    return len(set(keys)) + len(rejects) - len(keys)
 
 
 def _cut(words: str | None, most: int) -> str | None:
@@ -247,9 +254,9 @@ COUNT_REJECTED = text("""
 
 async def reject_unprepared(conn: AsyncConnection, job_id: UUID, rejects: Sequence[Reject]) -> int:
     """Keep rows that prepare() could not take; how many there are now."""
-    binds = {"job_id": job_id, "rows": len(rejects)}
+    binds = {"job_id": job_id, "rows": failed_rows(rejects)}
     failed = int((await conn.execute(COUNT_REJECTED, binds)).scalar_one())
-    await add_rejects(conn, job_id, rejects, before=failed - len(rejects))
+    await add_rejects(conn, job_id, rejects)
     return failed
 
 
