@@ -26,6 +26,7 @@ PLACE = {
     "schema": {"type": "string", "format": "uri-reference"},
     "description": "the job's status",
 }
+FILE_PLACE = PLACE | {"description": "the file"}
 TAG = {"required": True, "schema": {"type": "string"}, "description": "for If-None-Match"}
 REPLAYED = {
     "required": False,
@@ -77,6 +78,8 @@ HEADERS: Mapping[tuple[str, str], Mapping[str, Any]] = {
         "Retry-After": AGAIN,
         "Idempotency-Replayed": REPLAYED,
     },
+    ("POST /v1/files", "201"): {"Location": FILE_PLACE},
+    ("POST /v1/files", "200"): {"Location": FILE_PLACE},
     ("GET /v1/files/{file_id}", "200"): {
         "ETag": TAG,
         "Content-Disposition": {

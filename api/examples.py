@@ -47,6 +47,7 @@ from api.example_bodies import (
     WHY,
     WORKER,
 )
+from api.file_examples import FILE_ANSWERS
 from api.ledger_examples import LEDGER_ANSWERS, LEDGER_PARAMETERS
 from api.migration_examples import MIGRATION_ANSWERS
 
@@ -115,6 +116,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     **COST_ANSWERS,
     **LEDGER_ANSWERS,
     **DOCUMENT_ANSWERS,
+    **FILE_ANSWERS,
     "GET /v1/workers": {"200": {"workers": [WORKER]}},
     "POST /v1/approvals": {"201": APPROVAL},
     "GET /v1/audit": {"200": {"acts": [ACT], "next_cursor": None}},

@@ -94,6 +94,12 @@ async def send(
     file that is there already.
     """
     upload, new = await take_upload(request, resources, query, who)
+    response = json_response(_told(upload), status=201 if new else 200)
+    response.headers["Location"] = f"/v1/files/{upload.id}"
+    return response
+
+
+def _told(upload: Upload) -> dict[str, Any]:
     answer = UploadAnswer(
         id=upload.id,
         url=f"/v1/files/{upload.id}",
@@ -106,9 +112,7 @@ async def send(
         ready_at=upload.ready_at,
         expires_at=upload.expires_at,
     )
-    response = json_response(answer.model_dump(mode="json"), status=201 if new else 200)
-    response.headers["Location"] = f"/v1/files/{upload.id}"
-    return response
+    return answer.model_dump(mode="json")
 
 
 @router.get(
@@ -142,10 +146,10 @@ async def look(file_id: UUID, resources: Ready, who: Who) -> Response:
 @router.delete(
     "/{file_id}",
     dependencies=[Depends(refuse_unknown())],
-    status_code=204,
     response_class=Response,
     response_model=None,
-    responses=problems("file-not-found") | {204: {"description": "Nobody finds it any more."}},
+    responses=problems("file-not-found")
+    | {200: {"model": UploadAnswer, "description": "What it was; nobody finds it any more."}},
 )
 async def remove(file_id: UUID, resources: Ready, who: Who) -> Response:
     """Remove a file that was sent. A job that has not read it yet ends dead (FILE_UNKNOWN).
@@ -157,7 +161,7 @@ async def remove(file_id: UUID, resources: Ready, who: Who) -> Response:
     if upload is None:
         raise ProblemRaised(file_not_found(file_id))
     await resources.finish(_expire(resources, file_id), name="remove upload")
-    return Response(status_code=204)
+    return json_response(_told(upload))
 
 
 async def _expire(resources: Resources, file_id: UUID) -> None:

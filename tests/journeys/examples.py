@@ -17,6 +17,7 @@ from dev.stack_cli import SAMPLE_MOVEMENTS
 from tests.factories import eventually
 from tests.journeys.cost_examples import COST_STEPS
 from tests.journeys.example_step import AUTH, TYPED, Step
+from tests.journeys.file_examples import FILE_STEPS
 from tests.journeys.group_examples import GROUP_STEPS
 from tests.journeys.period_examples import PERIOD_STEPS
 
@@ -251,6 +252,7 @@ STEPS: tuple[Step, ...] = (
         command=f'curl "$CHOT_API_URL/v1/costing-methods?company=SAMPLE&item=LUA0001" {AUTH}',
     ),
     *COST_STEPS,
+    *FILE_STEPS,
     *GROUP_STEPS,
     *PERIOD_STEPS,
     Step(

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.rights import RULES
 from dev.sample_company import load_sample
+from dev.sqs import bucket_name, ensure_bucket
 from shared.access import Role
 from tests.fleet import Fleet
 from tests.journeys.examples import MOVEMENTS, STEPS, make_page, without_what_varies
@@ -26,6 +27,8 @@ async def test_every_example_is_true(fleet: Fleet, owner_engine: AsyncEngine) ->
     await load_sample(fleet.database.app_url, movements=MOVEMENTS)
     key = await make_key(owner_engine, Role.ADMIN, principal="you")
     own = {"CHOT_KIND_MODULES": "", "CHOT_HANDLER_MODULES": "", "CHOT_QUEUES": ""}
+    own["CHOT_FILES_BUCKET"] = bucket_name(fleet.prefix)
+    ensure_bucket(fleet.endpoint, own["CHOT_FILES_BUCKET"])
     fleet.worker(**own)
     _, url = await asyncio.to_thread(lambda: fleet.api(CHOT_API_OPEN="false", **own))
     page = await make_page(url, key)

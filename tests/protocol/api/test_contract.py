@@ -169,6 +169,7 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
         "/v1/ledger/general-ledger",
         "/v1/ledger/journal",
         "/v1/ledger/exports",
+        "/v1/files",
         "/v1/files/{file_id}",
         "/v1/freezes",
         "/v1/books/freeze",
