@@ -24,7 +24,7 @@ def upgrade() -> None:
             version          integer NOT NULL CHECK (version > 0),
             phase            text NOT NULL DEFAULT 'preparing'
                 CONSTRAINT migration_runs_phase_check
-                CHECK (phase IN ('preparing', 'running', 'finishing', 'over', 'done')),
+                CHECK (phase IN ('preparing', 'running', 'retrying', 'finishing', 'over', 'done')),
             dry_run          boolean NOT NULL,
             fence            bigint NOT NULL,
             upper_bound      text[],
@@ -79,6 +79,7 @@ def upgrade() -> None:
             value   text CHECK (length(value) <= 500),
             code    text COLLATE "C" NOT NULL CHECK (length(code) <= 100),
             rule    text NOT NULL CHECK (length(rule) <= 1000),
+            retried boolean NOT NULL DEFAULT false,
             PRIMARY KEY (job_id, seq)
         )""")
     op.execute("""

@@ -83,5 +83,6 @@ migration_rejects = Table(
     words("value", required=False),
     code("code"),
     words("rule"),
+    Column("retried", Boolean, nullable=False),
     schema="chot",
 )

@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from shared.jobs.redrive import Redriven, redrive_job
+from shared.types import JobId
 from tests.factories import execute, fetch, job_row, scalar
 from tests.migrating import Migrating
 
@@ -154,14 +156,50 @@ async def test_a_dead_run_that_had_prepared_its_rows_begins_anew(migrating: Migr
     assert (await migrating.finish(job_id)).state == "dead"
     assert await migrating.clean_up()
     assert await scalar(migrating.app, "SELECT count(*) FROM probe.staged") == 0
-    await execute(
-        migrating.owner,
-        "UPDATE chot.jobs SET state = 'pending', finished_at = NULL, max_attempts = 9 WHERE id = :i",
-        i=job_id,
-    )
+    async with migrating.app.begin() as conn:
+        assert isinstance(await redrive_job(conn, job_id), Redriven)
     assert (await migrating.finish(job_id)).state == "dead"
     run = await migrating.run_row(job_id)
     assert run.rows_failed == len(await migrating.rejects(job_id)) == 5
+
+
+async def redriven(migrating: Migrating, job_id: JobId) -> None:
+    """Cleaned up and pending again, as an operator's redrive leaves it."""
+    assert await migrating.clean_up()
+    async with migrating.app.begin() as conn:
+        assert isinstance(await redrive_job(conn, job_id), Redriven)
+
+
+async def test_a_redriven_run_tries_again_what_it_had_set_aside(migrating: Migrating) -> None:
+    """The cause is gone for most of them; what was done before is not done again."""
+    await migrating.rows(200)
+    await execute(migrating.owner, "UPDATE probe.rows SET name = 'bad' WHERE id % 10 = 0")
+    job_id = await migrating.submit(batch_size=50)
+    assert (await migrating.finish(job_id)).state == "dead"
+    await execute(migrating.owner, "UPDATE probe.rows SET name = 'ok' WHERE id NOT IN (20, 30)")
+    await execute(migrating.owner, "DELETE FROM probe.rows WHERE id = 30")
+    await redriven(migrating, job_id)
+    assert (await migrating.finish(job_id)).state == "succeeded"
+    assert [each.key for each in await migrating.rejects(job_id)] == [["20"]]
+    result = await migrating.result(job_id)
+    assert (result["rows_done"], result["rows_failed"]) == (200, 1)
+    assert result["counts"] == {"raised": 198, "gone": 1}
+    assert await migrating.counts() == {0: 1, 1: 198}
+
+
+async def test_a_redriven_run_whose_rows_fail_again_dies_again(migrating: Migrating) -> None:
+    """Each of them was tried once more, and is told."""
+    await migrating.rows(200)
+    await execute(migrating.owner, "UPDATE probe.rows SET name = 'bad' WHERE id % 10 = 0")
+    job_id = await migrating.submit(batch_size=50)
+    await migrating.finish(job_id)
+    done = await migrating.counts()
+    await redriven(migrating, job_id)
+    assert (await migrating.finish(job_id)).state == "dead"
+    assert (await migrating.error(job_id))["code"] == "TOO_MANY_REJECTS"
+    rejects = await migrating.rejects(job_id)
+    assert (len(rejects), {each.retried for each in rejects}) == (11, {True})
+    assert await migrating.counts() == done
 
 
 async def test_an_unknown_task_is_refused_by_name(migrating: Migrating) -> None:

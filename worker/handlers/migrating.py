@@ -15,11 +15,13 @@ from worker.handlers import Handler
 from worker.migrations.bounds import checked_rows, count_rows, find_upper
 from worker.migrations.preparing import Preparing
 from worker.migrations.registry import runnable_tasks
+from worker.migrations.retrying import retry_rejects
 from worker.migrations.running import Batches, refuse_too_many, reject_facts
 from worker.migrations.task import Run, Task
 from worker.records.migration_runs import (
     Standing,
     begin_again,
+    begin_retry,
     begin_run,
     check_of,
     end_phase,
@@ -45,7 +47,7 @@ async def run_migration(context: JobContext, payload: MigrationRunPayload) -> No
     standing = await _standing(attempt)
     if standing.phase == "preparing":
         attempt, standing = await _prepare(attempt, standing)
-    if standing.phase == "running":
+    if standing.phase in {"running", "retrying"}:
         standing = await _batches(attempt, standing)
     await _finish(attempt, standing)
 
@@ -102,6 +104,12 @@ async def _standing(attempt: _Attempt) -> Standing:
             version=spec.version,
             check_before=found.check_before,
         )
+    if context.checkpoint is None and found.failed and found.phase in {"running", "finishing"}:
+        # Only a cleanup forgets the checkpoint: the job was dead, and is redriven.
+        async with context.transaction() as tx:
+            await begin_retry(tx.connection, context.job.id)
+            tx.checkpoint = {"task": spec.name, "phase": "retrying"}
+        return replace(found, phase="retrying")
     return found
 
 
@@ -158,7 +166,6 @@ async def _prepare(attempt: _Attempt, standing: Standing) -> tuple[_Attempt, Sta
 
 async def _batches(attempt: _Attempt, standing: Standing) -> Standing:
     run = replace(attempt.run, state=standing.state)
-    refuse_too_many(attempt.payload, standing, attempt.run.job_id)
     async with attempt.context.read() as conn:
         rows = await checked_rows(conn, attempt.payload.task, attempt.task.source(run))
     batches = Batches(
@@ -169,6 +176,9 @@ async def _batches(attempt: _Attempt, standing: Standing) -> Standing:
         rows=replace(rows, upper=standing.upper),
         standing=standing,
     )
+    if standing.phase == "retrying":
+        await retry_rejects(batches)
+    batches.refuse_too_many()
     if standing.upper is not None:
         await batches.work()
     return batches.standing

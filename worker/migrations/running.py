@@ -96,7 +96,7 @@ class Batches:
         self.found, wait, after = None, None, None
         try:
             async with self.context.transaction() as tx:
-                await tx.connection.execute(SET_TIMEOUT, {"ms": f"{self.steering.timeout_ms}ms"})
+                await self.set_timeout(tx.connection)
                 wait = await self._find_wait(tx)
                 if wait is None:
                     self.found = await self._next(tx.connection, limit)
@@ -132,7 +132,7 @@ class Batches:
                 return None
             wait = found
             await note_wait(tx.connection, self.run.job_id, wait.reason)
-        self._tell(tx, self.standing, f"waits: {wait.reason}")
+        self.tell(tx, self.standing, f"waits: {wait.reason}")
         return wait
 
     def _wait(self, wait: Wait) -> NoReturn:
@@ -192,6 +192,10 @@ class Batches:
             where=self.rows.where(cursor, found.key),
             binds=self.rows.binds(cursor, found.key),
         )
+        return await self.applied(conn, batch)
+
+    async def applied(self, conn: AsyncConnection, batch: Batch) -> Applied:
+        """What the task has done to the batch; BatchFailed for what its rows are to blame for."""
         try:
             if not self.payload.dry_run:
                 return await self._applied(conn, batch)
@@ -204,6 +208,10 @@ class Batches:
                 raise
             raise BatchFailed(cause, error) from error
         return applied
+
+    async def set_timeout(self, conn: AsyncConnection) -> None:
+        """Bound each statement of the transaction."""
+        await conn.execute(SET_TIMEOUT, {"ms": f"{self.steering.timeout_ms}ms"})
 
     async def _applied(self, conn: AsyncConnection, batch: Batch) -> Applied:
         applied = await self.task.apply(conn, batch)
@@ -247,10 +255,11 @@ class Batches:
             batches=before.batches + 1,
             failed_tries=before.failed_tries + len(self.tries),
         )
-        self._tell(tx, after, f"batches of {self.steering.size}{_set_aside(after.failed)}")
+        self.tell(tx, after, f"batches of {self.steering.size}{_set_aside(after.failed)}")
         return after
 
-    def _tell(self, tx: FencedTransaction, standing: Standing, message: str) -> None:
+    def tell(self, tx: FencedTransaction, standing: Standing, message: str) -> None:
+        """Checkpoint and progress of a commit that leads to this standing."""
         tx.checkpoint = {"task": self.payload.task, "done": standing.done}
         total = None if standing.total is None else max(standing.total, standing.done)
         tx.progress(standing.done, total, unit="rows", message=message)

@@ -52,6 +52,20 @@ class Rows:
                 found |= {f"{name}_{n}": part for n, part in enumerate(key)}
         return found
 
+    def where_is(self) -> str:
+        """The condition of the one row whose key is bound as `is_…`."""
+        return (
+            f"{self._fixed()} AND ({self.source.where}) AND ({self._key}) = ({self._casts('is')})"
+        )
+
+    def binds_of(self, key: Key) -> dict[str, Any]:
+        """The values of where_is()."""
+        return self.binds(None, None) | {f"is_{n}": part for n, part in enumerate(key)}
+
+    def count_one(self) -> TextClause:
+        """How many rows where_is() finds."""
+        return text(f"SELECT count(*) FROM {self.tables} WHERE {self.where_is()}")
+
     def last(self) -> TextClause:
         """The largest key there is, whatever the condition says, as `key`."""
         order = ", ".join(f"r.{column.name} DESC" for column in self.columns)

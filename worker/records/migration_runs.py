@@ -260,6 +260,68 @@ async def reject_unprepared(conn: AsyncConnection, job_id: UUID, rejects: Sequen
     return failed
 
 
+BEGIN_RETRY = text("""
+    WITH anew AS (
+        UPDATE chot.migration_rejects SET retried = false WHERE job_id = :job_id AND retried)
+    UPDATE chot.migration_runs SET phase = 'retrying', updated_at = clock_timestamp()
+     WHERE job_id = :job_id""")
+NEXT_REJECT = text("""
+    SELECT key FROM chot.migration_rejects
+     WHERE job_id = :job_id AND NOT retried AND key IS NOT NULL ORDER BY seq LIMIT 1""")
+# The row is done now, or it is not there any more.
+DROP_REJECT = text("""
+    WITH gone AS (
+        DELETE FROM chot.migration_rejects
+         WHERE job_id = :job_id AND key = CAST(:key AS text[]) RETURNING 1)
+    UPDATE chot.migration_runs
+       SET rows_failed = rows_failed - 1, counts = CAST(:counts AS jsonb),
+           updated_at = clock_timestamp()
+     WHERE job_id = :job_id AND EXISTS (SELECT FROM gone)
+    RETURNING rows_failed""")
+KEEP_REJECT = text("""
+    UPDATE chot.migration_rejects
+       SET retried = true, code = :code, rule = :rule
+     WHERE job_id = :job_id AND key = CAST(:key AS text[])
+    RETURNING seq""")
+END_RETRY = text("""
+    UPDATE chot.migration_runs SET phase = 'running', updated_at = clock_timestamp()
+     WHERE job_id = :job_id""")
+
+
+async def begin_retry(conn: AsyncConnection, job_id: UUID) -> None:
+    """The rows that were set aside are to be tried again, each once."""
+    await conn.execute(BEGIN_RETRY, {"job_id": job_id})
+
+
+async def next_reject(conn: AsyncConnection, job_id: UUID) -> Key | None:
+    """The key of the first row that is to be tried again; None: there is none left."""
+    return _key(await conn.scalar(NEXT_REJECT, {"job_id": job_id}))
+
+
+async def drop_reject(
+    conn: AsyncConnection, job_id: UUID, key: Key, counts: Mapping[str, int]
+) -> int:
+    """The row is done after all; how many are still set aside."""
+    binds = {"job_id": job_id, "key": list(key), "counts": to_json(dict(counts))}
+    return int((await conn.execute(DROP_REJECT, binds)).scalar_one())
+
+
+async def keep_reject(conn: AsyncConnection, job_id: UUID, key: Key, reject: Reject) -> None:
+    """The row fails again, perhaps for another reason."""
+    binds = {
+        "job_id": job_id,
+        "key": list(key),
+        "code": _cut(reject.code, LONGEST["code"]),
+        "rule": _cut(reject.rule, LONGEST["rule"]),
+    }
+    assert (await conn.execute(KEEP_REJECT, binds)).all(), "it was found a moment ago"
+
+
+async def end_retry(conn: AsyncConnection, job_id: UUID) -> None:
+    """All have been tried; the run goes on behind its cursor."""
+    await conn.execute(END_RETRY, {"job_id": job_id})
+
+
 END_PHASE = text("""
     UPDATE chot.migration_runs
        SET phase = :phase, check_after = CAST(:check AS jsonb), throttle_reason = NULL,
