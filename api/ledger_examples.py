@@ -109,7 +109,7 @@ SUMS = {
     "closing_debit": "14150000",
     "closing_credit": "0",
 }
-BALANCE = PLACE | {
+BALANCE: dict[str, Any] = PLACE | {
     "balanced": True,
     "totals": {
         "opening_debit": "52500000",
@@ -142,7 +142,7 @@ MOVED: dict[str, Any] = {
     "brand": "LUA",
     "memo": None,
 }
-LEDGER = PLACE | {
+LEDGER: dict[str, Any] = PLACE | {
     "account": "131",
     "opening": "0",
     "debit": "165000",
@@ -151,7 +151,7 @@ LEDGER = PLACE | {
     "lines": [MOVED | {"contra": ["5111"], "balance": "165000"}],
     "next_cursor": CURSOR,
 }
-CHAIN = {
+CHAIN: dict[str, Any] = {
     "company": "SAMPLE",
     "series": "NKC",
     "fiscal_year": 2026,

@@ -48,6 +48,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "cost-runs": ("cost_runs", "cost_runs", "Show what costings found, and what proves it."),
     "costs": ("cost_runs", "costs", "Show what holds for a period now."),
     "documents": ("documents", "documents", "Put, list, show and void documents."),
+    "ledger": ("ledger", "ledger", "A company's ledger, its reports, its chart."),
     "migrations": ("migrations", "migrations", "Run a task over all rows; pause and resume it."),
     "import": ("importing", "import_", "Bring a file's lines into the books."),
     "export": ("export", "export", "Write a table of a cost run into a file."),

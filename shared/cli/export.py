@@ -62,7 +62,7 @@ def export(
     chot export 42 --to january.xlsx
     chot export 42 --table movements --format csv --bom
     """  # noqa: D301 - click's mark for a paragraph kept as it is
-    chosen = form or _form_of(target)
+    chosen = form or form_of(target)
     body: dict[str, Any] = {"table": table, "format": chosen, "digits": digits, "bom": bom}
     if brand is not None:
         body["brand"] = brand
@@ -75,7 +75,7 @@ def export(
             context.exit(report(job, as_json=as_json))
         file = job["result"]["file"]
         path = target or Path(file["name"])
-        _fetch(api, file, path)
+        fetch_file(api, file, path)
     if as_json:
         print_json(job["result"] | {"path": str(path)})
         return
@@ -83,14 +83,15 @@ def export(
     click.echo(f"{job['result']['rows']:,} rows, {file['size']:,} bytes", err=True)
 
 
-def _form_of(target: Path | None) -> str:
+def form_of(target: Path | None) -> str:
+    """The format that the file's name tells; UsageError for any other name, and for none."""
     form = "" if target is None else target.suffix.removeprefix(".").lower()
     if form in {"csv", "xlsx"}:
         return form
     raise click.UsageError("give --format csv or xlsx, or a FILE that ends so")
 
 
-def _fetch(api: Api, file: dict[str, Any], path: Path) -> None:
+def fetch_file(api: Api, file: dict[str, Any], path: Path) -> None:
     """The file under its name only once every byte of it is here, and is what was written."""
     part = path.with_name(f"{path.name}.part")
     try:
