@@ -16,6 +16,7 @@ import httpx
 from dev.stack_cli import SAMPLE_MOVEMENTS
 from tests.factories import eventually
 from tests.journeys.cost_examples import COST_STEPS
+from tests.journeys.document_examples import DOCUMENT_STEPS
 from tests.journeys.example_step import AUTH, TYPED, Step
 from tests.journeys.file_examples import FILE_STEPS
 from tests.journeys.group_examples import GROUP_STEPS
@@ -255,6 +256,7 @@ STEPS: tuple[Step, ...] = (
     *FILE_STEPS,
     *GROUP_STEPS,
     *PERIOD_STEPS,
+    *DOCUMENT_STEPS,
     Step(
         route="GET /v1/workers",
         says="Who works, on what.",
