@@ -9,6 +9,7 @@ from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import Scope
+from shared.audit import PLAN_EACH
 
 # Whoever has some brands only sees lines of these, and the entries that have such.
 LINE_IN_SCOPE = """(CAST(:scope_brands AS text[]) IS NULL
@@ -55,11 +56,12 @@ async def list_entries(
 ) -> Sequence[RowMapping]:
     """Entries of the company newest first; `filters` may hold FILTERS, `amount` is of what is seen.
 
-    `before` is the (day, id) that a page begins after.
+    `before` is the (day, id) that a page begins after. Call it in a transaction.
     """
     day, number = before or (None, None)
     binds = dict.fromkeys(FILTERS) | dict(filters) | dict(scope.binds())
     binds |= {"company": company, "before_day": day, "before_id": number, "most": limit}
+    await conn.execute(PLAN_EACH)
     return (await conn.execute(LIST_ENTRIES, binds)).mappings().all()
 
 
@@ -98,7 +100,7 @@ READ_CHAIN = text("""
                         e.memo) AS books.new_entry), d.digest)) AS computed
       FROM books.gl_entries e
       LEFT JOIN LATERAL (SELECT g.digest FROM books.gl_line_digests g
-                          WHERE g.entry_id = e.id) AS d ON true
+                          WHERE g.entry_id = e.id OFFSET 0) AS d ON true
      WHERE e.company = :company AND e.series = :series AND e.fiscal_year = :fiscal_year
        AND e.entry_no BETWEEN CAST(:first AS bigint) - 1 AND CAST(:last AS bigint)
      ORDER BY e.entry_no""")

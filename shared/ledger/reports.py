@@ -1,6 +1,7 @@
 """Reports on the ledger: trial balance, general ledger of an account, journal.
 
 Amounts are minor units. Whoever has some brands only gets the lines of these, and sums of them.
+Call them in a transaction.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ from typing import Any
 
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.audit import PLAN_EACH
 
 OF_BRANDS = """(CAST(:brands AS text[]) IS NULL
         OR l.brand = ANY (CAST(:brands AS text[])))"""
@@ -212,6 +215,7 @@ async def general_ledger(
 ) -> Sequence[RowMapping]:
     """The next lines by day and entry; `contra` are the accounts on the other side (đối ứng)."""
     binds = asked.binds() | after.binds() | {"most": limit}
+    await conn.execute(PLAN_EACH)
     return (await conn.execute(GENERAL_LEDGER, binds)).mappings().all()
 
 
@@ -220,4 +224,5 @@ async def journal(
 ) -> Sequence[RowMapping]:
     """The next lines of all accounts by day and entry."""
     binds = span.binds() | after.binds() | {"most": limit}
+    await conn.execute(PLAN_EACH)
     return (await conn.execute(JOURNAL, binds)).mappings().all()
