@@ -38,14 +38,10 @@ class AssignPoolsParams(Payload):
 
 
 class BackfillMovementsParams(Payload):
-    """Documents of these days (of posting) whose lines are to be stock movements.
-
-    Posted ones alone, or `drafts`, too.
-    """
+    """Posted documents of these days (of posting) whose goods are to be stock movements."""
 
     date_from: Day
     date_to: Day
-    drafts: bool = False
 
 
 class RemapAccountsParams(Payload):

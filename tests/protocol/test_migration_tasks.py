@@ -119,6 +119,7 @@ MOVEMENTS = """
     SELECT m.doc_id, m.doc_line, m.kind, m.qty_base, m.value, m.to_store, r.doc_id AS ref
       FROM books.stock_movements m
       LEFT JOIN books.stock_movements r ON r.id = m.ref_movement_id ORDER BY m.doc_id"""
+POSTED = "UPDATE books.documents SET status = 'posted'"
 
 
 async def test_documents_become_movements_once(migrating: Migrating, books: Books) -> None:
@@ -126,11 +127,11 @@ async def test_documents_become_movements_once(migrating: Migrating, books: Book
     assert books is not None
     put_there = await put(migrating.app, *documents())
     assert [each.outcome for each in put_there] == ["created"] * 7, put_there
-    await execute(migrating.owner, "UPDATE books.documents SET status = 'posted'")
-    result = await migrating.succeed("movements.backfill", params=JANUARY)
-    assert result["counts"] == {"created": 6, "there_already": 0}
-    assert result["check_before"]["facts"] == {"lines": 6, "without_movement": 6}
-    assert result["check_after"]["facts"] == {"lines": 6, "without_movement": 0}
+    await execute(migrating.owner, POSTED)
+    result = await migrating.succeed("movements.backfill", params=JANUARY, batch_size=2)
+    assert result["counts"] == {"movements_written": 6, "lines_standing": 6}
+    assert result["check_before"]["facts"] == {"documents": 7, "with_movements": 0}
+    assert result["check_after"]["facts"] == {"documents": 7, "with_movements": 6}
     assert [tuple(row) for row in await fetch(migrating.app, MOVEMENTS)] == [
         ("B1", 1, "issue", 10, None, None, None),
         ("C1", 1, "transfer", 3, None, "B1", None),
@@ -140,54 +141,33 @@ async def test_documents_become_movements_once(migrating: Migrating, books: Book
         ("T2", 1, "purchase_return", 1, None, None, "M1"),
     ]
     again = await migrating.succeed("movements.backfill", params=JANUARY)
-    assert again["counts"] == {"created": 0, "there_already": 6}
+    assert again["counts"] == {"movements_written": 0, "lines_standing": 6}
 
 
-async def test_a_foreign_purchase_is_worth_what_its_rate_says(
+async def test_goods_of_a_closed_period_are_set_aside_line_by_line(
     migrating: Migrating, books: Books
 ) -> None:
-    """And the movement keeps the currency, the amount and the rate."""
+    """A document with two such lines is one row; the others are written, drafts left alone."""
     assert books is not None
-    foreign = sale(
-        "M9",
-        type="purchase",
-        party="NCC",
-        currency="USD",
-        fc_rate="25410.5",
-        fc_total="10.01",
-        fc_vat_total="0",
-        lines=[{"item": "LY", "qty": "4", "fc_net": "10.01"}],
-    )
-    foreign.pop("total")
-    foreign.pop("vat_total")
-    (outcome,) = await put(migrating.app, foreign)
-    assert outcome.outcome == "created", outcome
-    result = await migrating.succeed("movements.backfill", params=JANUARY | {"drafts": True})
-    assert result["counts"] == {"created": 1, "there_already": 0}
-    query = "SELECT value, currency, fc_amount, fc_rate FROM books.stock_movements"
-    (row,) = await fetch(migrating.app, query)
-    assert (row.value, row.currency) == (254_359, "USD")
-
-
-async def test_goods_of_a_closed_period_are_set_aside_and_told(
-    migrating: Migrating, books: Books
-) -> None:
-    """The others are written; a draft is left out unless it is asked for."""
-    assert books is not None
-    first, second = sale("B1"), sale("B2", posting_date="2026-02-03")
-    await put(migrating.app, first, second)
+    two = [{"item": "LY", "qty": "1", "net": "100", "vat": "0"}] * 2
+    first = sale("B1", lines=two, total="200", vat_total="0")
+    second, drafted = sale("B2", posting_date="2026-02-03"), sale("B3", posting_date="2026-02-03")
+    await put(migrating.app, first, second, drafted)
+    await execute(migrating.owner, f"{POSTED} WHERE doc_no <> 'B3'")
     shut = "UPDATE books.periods SET status = 'closed' WHERE period = '2026-01'"
     await execute(migrating.owner, shut)
     days = {"date_from": "2026-01-01", "date_to": "2026-02-28"}
-    assert (await migrating.succeed("movements.backfill", params=days))["rows_done"] == 0
-    job_id = await migrating.submit(
-        "movements.backfill", params=days | {"drafts": True}, max_reject_percent=50
-    )
+    job_id = await migrating.submit("movements.backfill", params=days, max_reject_percent=50)
     assert (await migrating.finish(job_id)).state == "succeeded"
-    (reject,) = await migrating.rejects(job_id)
-    assert reject.code == "PERIOD_CLOSED"
-    assert "line 1 of document B1 (2026-01-05) lies in a period that is not open" in reject.rule
-    assert (await migrating.result(job_id))["counts"] == {"created": 1, "there_already": 0}
+    rejects = await migrating.rejects(job_id)
+    assert [(each.code, each.line) for each in rejects] == [
+        ("PERIOD_CLOSED", 1),
+        ("PERIOD_CLOSED", 2),
+    ]
+    assert rejects[0].rule == "sale B1, line 1: the period of 2026-01-05 is not open"
+    result = await migrating.result(job_id)
+    assert (result["rows_done"], result["rows_failed"]) == (2, 1)
+    assert result["counts"] == {"movements_written": 1, "lines_standing": 1}
 
 
 REMAP = {"accounts": {"1111": "1119", "6411": "6419"}, "as_of": "2026-01-31", "template": "TT99"}
