@@ -20,6 +20,7 @@ from tests.journeys.document_examples import DOCUMENT_STEPS
 from tests.journeys.example_step import AUTH, TYPED, Step
 from tests.journeys.file_examples import FILE_STEPS
 from tests.journeys.group_examples import GROUP_STEPS
+from tests.journeys.ledger_examples import LEDGER_STEPS
 from tests.journeys.period_examples import PERIOD_STEPS
 
 MOVEMENTS = 2_000
@@ -257,6 +258,7 @@ STEPS: tuple[Step, ...] = (
     *GROUP_STEPS,
     *PERIOD_STEPS,
     *DOCUMENT_STEPS,
+    *LEDGER_STEPS,
     Step(
         route="GET /v1/workers",
         says="Who works, on what.",
@@ -397,6 +399,9 @@ VOLATILE = (
     (re.compile(r"-run\d+-"), "-runN-"),
     (re.compile(r'("snapshot": ").*"'), r"\1SNAPSHOT\""),
     (re.compile(r'("(id|run_id)": )"?\d+"?'), r"\1NUMBER"),
+    (re.compile(r'("hash": ")[0-9a-f]*'), r"\1HASH"),
+    (re.compile(r'("(entry_id|document_id)": )\d+'), r"\1NUMBER"),
+    (re.compile(r"/v1/ledger/entries/\d+"), "/v1/ledger/entries/NUMBER"),
     (re.compile(r'("(free_slots|working|window_\w+|ahead\w*|staged|running)": )\d+'), r"\1NUMBER"),
 )
 
