@@ -58,6 +58,7 @@ from api.watching import open_hub
 from shared.database import DATABASE_ERRORS
 from shared.errors import Busy
 from shared.kinds.registry import load_kinds
+from shared.migrations.registry import load_tasks
 
 DESCRIPTION = """Chốt takes long work out of the request: submit a job, poll its status.
 
@@ -71,6 +72,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     """
     chosen = settings or load_settings()
     known = load_kinds(chosen.kind_modules)
+    load_tasks(chosen.task_modules)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -11,6 +11,7 @@ from shared.logs import add_alert_hook, configure_logs
 from shared.pauses import spare_the_collector
 from shared.settings import EX_CONFIG, load
 from worker.handlers import Handler, load_handlers
+from worker.migrations.registry import load_migrations
 from worker.service import Worker
 from worker.settings import WorkerSettings
 
@@ -27,6 +28,7 @@ def main() -> int:
             add_alert_hook(settings.alert_hook)
         kinds = load_kinds(settings.kind_modules)
         handlers = load_handlers(settings.handler_modules, kinds)
+        load_migrations(settings.migration_modules)
         spare_the_collector()
         return asyncio.run(_run(settings, kinds, handlers))
     except ConfigRefused as error:

@@ -23,6 +23,7 @@ from worker.lease import HeldLease
 from worker.migrations import running
 from worker.migrations.task import Applied, Batch
 from worker.outcome import Lost
+from worker.records.migration_runs import advance
 
 ROWS, BATCH = 600, 100
 COMMIT = b"COMMIT;"
@@ -162,7 +163,7 @@ async def test_a_commit_whose_answer_is_lost_is_neither_repeated_nor_believed(
     job_id = await migrating.submit(batch_size=BATCH)
     async with through_a_proxy(database) as (proxy, engine):
         migrating.runner = _with_engine(migrating, engine)
-        committed = running.advance
+        committed = advance
         watched: list[int] = []
 
         async def lose_the_third(*args: Any, **named: Any) -> None:
@@ -199,7 +200,7 @@ async def test_a_worker_that_is_killed_during_commit_has_committed_or_not(
     await migrating.rows(ROWS)
     job_id = await migrating.submit(batch_size=BATCH)
     engine = open_engine(database.app_url, pool_size=2, application_name="dies")
-    moved = running.advance
+    moved = advance
     async with AsyncExitStack() as stack:
         frozen: list[Any] = []
 
@@ -233,7 +234,7 @@ async def test_a_zombie_commits_no_batch_beside_its_heir(
     """Its fence is dead: what it has done to the rows is rolled back."""
     await migrating.rows(ROWS)
     job_id = await migrating.submit(batch_size=BATCH)
-    moved = running.advance
+    moved = advance
     heirs: list[HeldLease | None] = []
 
     async def taken_over(*args: Any, **named: Any) -> None:

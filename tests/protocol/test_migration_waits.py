@@ -21,6 +21,7 @@ from tests.services import Database
 from worker.attempt import run_attempt
 from worker.migrations import running
 from worker.outcome import FREE_RELEASES, Lost, Released
+from worker.records.migration_runs import advance
 
 ROWS, BATCH = 500, 100
 
@@ -86,7 +87,7 @@ async def test_a_pause_of_a_running_run_takes_hold_between_two_batches(
     """The batch that it comes in is committed, the next one is not begun; never charged."""
     await migrating.rows(ROWS)
     job_id = await migrating.submit(batch_size=BATCH)
-    moved = running.advance
+    moved = advance
 
     async def paused_meanwhile(*args: object, **named: object) -> None:
         await moved(*args, **named)  # type: ignore[arg-type]
@@ -162,7 +163,7 @@ async def test_a_drain_hands_the_run_back_behind_its_batch(
     """SIGTERM finishes the batch that is running, and no more."""
     await migrating.rows(ROWS)
     job_id = await migrating.submit(batch_size=BATCH)
-    moved = running.advance
+    moved = advance
 
     async def drains(*args: object, **named: object) -> None:
         await moved(*args, **named)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -75,7 +75,7 @@ async def test_a_run_is_shown_from_its_submit_to_its_end(
     view = (await guarded.get(url, headers=key)).json()
     assert (view["task"], view["state"], view["phase"]) == ("probe.raise", "pending", None)
     assert (view["rows_done"], view["recent_batches"], view["paused"]) == (0, [], False)
-    await migrating.finish(job_id)
+    await migrating.finish(UUID(job_id))
     view = (await guarded.get(url, headers=key)).json()
     assert (view["state"], view["phase"], view["principal"]) == ("succeeded", "done", "ops")
     assert (view["rows_total"], view["rows_done"], view["rows_failed"]) == (1000, 1000, 1)
@@ -97,7 +97,7 @@ async def test_rejects_are_paged_and_sent_as_a_file(
     bad = "UPDATE probe.rows SET name = 'bad' WHERE id % 10 = 0"
     await execute(migrating.owner, bad)
     job_id = await submitted(guarded, key, max_reject_percent=50)
-    await migrating.finish(job_id)
+    await migrating.finish(UUID(job_id))
     dangerous = "UPDATE chot.migration_rejects SET value = '=1+1', rule = 'a, \"b\"' WHERE seq = 1"
     await execute(migrating.app, dangerous)
     seen: list[str] = []
@@ -127,13 +127,13 @@ async def test_a_run_is_paused_and_resumed(
     for _ in range(2):
         answer = await guarded.post(f"{url}/pause", headers=key)
         assert answer.json() == {"id": job_id, "state": "pending", "paused": True}
-    assert await migrating.claim(job_id) is None
+    assert await migrating.claim(UUID(job_id)) is None
     why = (await guarded.get(f"/v1/jobs/{job_id}/why", headers=key)).json()
     assert (why["reason"], f"POST {url}/resume" in why["sentence"]) == ("job-paused", True)
     assert (await guarded.get(url, headers=key)).json()["paused"] is True
     answer = await guarded.post(f"{url}/resume", headers=key)
     assert answer.json() == {"id": job_id, "state": "pending", "paused": False}
-    await migrating.finish(job_id)
+    await migrating.finish(UUID(job_id))
     for verb in ("pause", "resume"):
         problem = problem_of(await guarded.post(f"{url}/{verb}", headers=key), 409, "too-late")
         assert problem["state"] == "succeeded"
