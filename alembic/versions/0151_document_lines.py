@@ -246,8 +246,12 @@ def _read_lines() -> None:
     op.execute(rf"""
         CREATE FUNCTION books.read_document_lines(
             company text, heads books.asked_document[], brands text[])
-        RETURNS SETOF books.asked_line LANGUAGE sql STABLE
-        SET search_path = pg_catalog, pg_temp AS $$
+        RETURNS SETOF books.asked_line LANGUAGE plpgsql STABLE
+        SET search_path = pg_catalog, pg_temp
+        SET plan_cache_mode = force_generic_plan AS $$
+        #variable_conflict use_column
+        BEGIN
+        RETURN QUERY
         WITH sent AS (
             SELECT h.n, e.place::integer AS place, h.type, h.brand, h.store AS head_store,
                    h.currency, h.ref_doc_no, h.minor_digits, h.own_currency AS own,
@@ -325,8 +329,8 @@ def _read_lines() -> None:
                trim_scale(j.fc_net_no), trim_scale(j.fc_vat_no), j.side, j.account, j.at_store,
                normalize(j.party, NFC), normalize(j.lot_id, NFC), j.ref_line,
                normalize(j.memo, NFC), j.faults
-          FROM judged j ORDER BY j.n, j.place
-        $$""")
+          FROM judged j ORDER BY j.n, j.place;
+        END $$""")
 
 
 def downgrade() -> None:

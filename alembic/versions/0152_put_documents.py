@@ -54,8 +54,12 @@ def _judge_documents() -> None:
     op.execute(f"""
         CREATE FUNCTION books.judge_documents(
             heads books.asked_document[], lines books.asked_line[])
-        RETURNS SETOF books.judged_document LANGUAGE sql IMMUTABLE
-        SET search_path = pg_catalog, pg_temp AS $$
+        RETURNS SETOF books.judged_document LANGUAGE plpgsql IMMUTABLE
+        SET search_path = pg_catalog, pg_temp
+        SET plan_cache_mode = force_generic_plan AS $$
+        #variable_conflict use_column
+        BEGIN
+        RETURN QUERY
         WITH added AS (
             SELECT l.n, sum(l.vat) AS vat, sum(l.fc_vat) AS fc_vat,
                    sum(l.net) AS net, count(*) = count(l.net) AS all_net,
@@ -108,8 +112,8 @@ def _judge_documents() -> None:
                sha256(convert_to(jsonb_build_array({_of("j", HEAD)}, j.ref_type, j.ref_doc_no,
                    j.whole, j.vat, j.fc_whole, j.fc_vat, j.said)::text, 'UTF8')),
                j.faulty
-          FROM judged j
-        $$""")
+          FROM judged j;
+        END $$""")
 
 
 def _judge_references() -> None:
