@@ -70,7 +70,7 @@ import_movements = Table(
     ),
     Column("quantity", Numeric, nullable=False),
     *(Column(name, Numeric) for name in ("value", "fc_amount", "fc_rate")),
-    Index("import_movements_document_idx", "job_id", "doc_id", "doc_line"),
+    Index("import_movements_document_idx", "doc_id", "doc_line", "job_id"),
     schema="books",
 )
 
@@ -87,7 +87,7 @@ import_items = Table(
     words("name"),
     words("base_uom"),
     *(code(name, required=False) for name in ("costing_method", "item_group", "unit")),
-    Index("import_items_code_idx", "job_id", "code"),
+    Index("import_items_code_idx", "code", "job_id"),
     schema="books",
 )
 
@@ -99,6 +99,6 @@ import_documents = Table(
     code("doc_no"),
     Column("lines", ARRAY(BIGINT), nullable=False),
     Column("body", JSONB, nullable=False),
-    Index("import_documents_number_idx", "job_id", "type", "doc_no", "line"),
+    Index("import_documents_number_idx", "doc_no", "type", "job_id", "line"),
     schema="books",
 )

@@ -30,10 +30,8 @@ FIRST_BY_NUMBER = """
                AND f.kind = r.kind AND (f.reverses_doc IS NULL) = (r.reverses_doc IS NULL)
                AND f.line < r.line ORDER BY f.line LIMIT 1"""
 # Within the batch: before it, it is in the books.
-FIRST_BY_PLACE = """
-            SELECT f.line FROM lines f
-             WHERE f.item = r.item AND f.store = r.store AND f.posting_date = r.posting_date
-               AND f.lot IS NOT DISTINCT FROM r.lot AND f.line < r.line ORDER BY f.line LIMIT 1"""
+FIRST_BY_PLACE = "SELECT r.first_here WHERE r.first_here < r.line"
+HERE_BY_PLACE = "min(r.line) OVER (PARTITION BY r.item, r.store, r.posting_date, r.lot)"
 COMPARED = (
     "posting_date",
     "posting_seq",
@@ -52,7 +50,7 @@ COMPARED = (
 )
 FACTS = """
     WITH lines AS MATERIALIZED (
-        SELECT r.* FROM {source} WHERE {where}),
+        SELECT r.*, {here} AS first_here FROM {source} WHERE {where}),
     books AS MATERIALIZED (
         SELECT c.currency AS own, CAST(10 AS numeric) ^ c.minor_digits AS minor
           FROM books.companies c WHERE c.code = :company),
@@ -123,27 +121,31 @@ FACTS = """
             WHEN x.period <> 'open' THEN 'PERIOD_CLOSED:posting_date'
             END AS verdict
           FROM exact x),
+    -- A line may refer to one of its own batch. By windows: the lines of a batch that nobody has
+    -- analyzed would be joined with each other by one loop in another.
+    near AS MATERIALIZED (
+        SELECT a.*,
+               min(a.id) FILTER (WHERE {plain})
+                   OVER (PARTITION BY coalesce(a.ref_doc, a.doc_id),
+                                      coalesce(a.ref_line, a.doc_line), a.item) AS ref_here,
+               min(a.id) FILTER (WHERE {plain})
+                   OVER (PARTITION BY coalesce(a.reverses_doc, a.doc_id),
+                                      coalesce(a.reverses_line, a.doc_line), a.kind)
+                   AS reversed_here
+          FROM alone a),
     judged AS MATERIALIZED (
-        SELECT a.*, coalesce(a.ref_id, q.id) AS ref_movement_id,
-               coalesce(a.reversed_id, v.id) AS reverses_movement_id, CASE
-            WHEN a.verdict IS NOT NULL THEN a.verdict
-            WHEN a.ref_doc IS NOT NULL AND a.ref_id IS NULL AND q.id IS NULL
+        SELECT n.*,
+               CASE WHEN n.ref_doc IS NOT NULL THEN coalesce(n.ref_id, n.ref_here) END
+                   AS ref_movement_id,
+               CASE WHEN n.reverses_doc IS NOT NULL THEN coalesce(n.reversed_id, n.reversed_here)
+                   END AS reverses_movement_id, CASE
+            WHEN n.verdict IS NOT NULL THEN n.verdict
+            WHEN n.ref_doc IS NOT NULL AND n.ref_id IS NULL AND n.ref_here IS NULL
                 THEN 'REF_UNKNOWN:ref_doc'
-            WHEN a.reverses_doc IS NOT NULL AND a.reversed_id IS NULL AND v.id IS NULL
+            WHEN n.reverses_doc IS NOT NULL AND n.reversed_id IS NULL AND n.reversed_here IS NULL
                 THEN 'REF_UNKNOWN:reverses_doc'
             END AS judgement
-          FROM alone a
-          LEFT JOIN LATERAL (
-            SELECT m.id FROM alone m
-             WHERE m.doc_id = a.ref_doc AND m.doc_line = a.ref_line AND m.item = a.item
-               AND m.verdict IS NULL AND m.ref_doc IS NULL AND m.reverses_doc IS NULL
-             ORDER BY m.id LIMIT 1) q ON a.ref_doc IS NOT NULL AND a.ref_id IS NULL
-          LEFT JOIN LATERAL (
-            SELECT m.id FROM alone m
-             WHERE m.doc_id = a.reverses_doc AND m.doc_line = a.reverses_line
-               AND m.kind = a.kind AND m.verdict IS NULL AND m.ref_doc IS NULL
-               AND m.reverses_doc IS NULL
-             ORDER BY m.id LIMIT 1) v ON a.reverses_doc IS NOT NULL AND a.reversed_id IS NULL),
+          FROM near n),
     written AS (
         INSERT INTO books.stock_movements
                (id, company, brand, item, store, to_brand, to_store, kind, doc_id, doc_line,
@@ -164,6 +166,7 @@ FACTS = """
                   WHERE m.id = j.found AND n.differs) AS differing
       FROM (SELECT 1) AS always LEFT JOIN judged j ON j.judgement IS NOT NULL
      ORDER BY j.line"""
+PLAIN = "a.verdict IS NULL AND a.ref_doc IS NULL AND a.reverses_doc IS NULL"
 REFERRED = "CASE r.kind WHEN 'sales_return' THEN 'issue' ELSE 'receipt' END"
 NAMES = {"qty_base": "quantity", "lot_id": "lot"}
 RULES: Mapping[str, str] = {
@@ -195,6 +198,7 @@ class Identity:
 
     same: str
     first: str
+    here: str
     compared: Sequence[str]
 
     @property
@@ -207,15 +211,23 @@ class Identity:
         return (
             FACTS.replace("{same}", self.same)
             .replace("{first}", self.first)
+            .replace("{here}", self.here)
+            .replace("{plain}", PLAIN)
             .replace("{referred}", REFERRED)
             .replace("{pairs}", pairs)
         )
 
 
-NUMBERED = Identity(same=BY_NUMBER, first=FIRST_BY_NUMBER, compared=COMPARED)
+NUMBERED = Identity(
+    same=BY_NUMBER,
+    first=FIRST_BY_NUMBER,
+    here="CAST(NULL AS bigint)",
+    compared=COMPARED,
+)
 PLACED = Identity(
     same=BY_PLACE,
     first=FIRST_BY_PLACE,
+    here=HERE_BY_PLACE,
     compared=[name for name in COMPARED if name not in {"posting_date", "posting_seq"}],
 )
 
