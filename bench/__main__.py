@@ -16,7 +16,7 @@ from bench.costing import METHODS, Measured, Size, load_company, measure
 from bench.peer import METHODS as PEER_METHODS
 from bench.peer import Compared, Peer, compare
 from bench.report import page, write_page
-from bench.running import Bench, BenchFailed, open_bench
+from bench.running import Bench, BenchFailed, add_worker, open_bench
 from dev.processes import StartFailed
 from dev.stack import say_on_stderr
 from dev.stack_config import ROOT
@@ -50,17 +50,20 @@ def _parser() -> argparse.ArgumentParser:
 async def _run(asked: argparse.Namespace) -> dict[str, Any]:
     size = Size(movements=asked.movements, items=asked.items)
     async with open_bench() as bench:
-        measured = await _measure(bench, size, asked.method or METHODS)
+        methods = asked.method or METHODS
+        measured = await _measure(bench, size, methods)
         compared: list[Compared] = []
         if asked.peer:
             with tempfile.TemporaryDirectory(prefix="chot-peer-") as home:
                 sizes = asked.peer_size or PEER_SIZES
                 compared = await _compare(bench, Peer(asked.environment, Path(home)), sizes, size)
+        shared = await _share(bench, methods[0])
         version = str(await bench.superuser.fetchval("SHOW server_version"))
     if asked.write:
-        write_page(page(measured, compared, server=version))
+        write_page(page(measured, shared, compared, server=version))
     return {
         "measured": [one.as_json() for one in measured],
+        "shared": [one.as_json() for one in shared],
         "compared": [one.as_json() for one in compared],
     }
 
@@ -72,6 +75,16 @@ async def _measure(bench: Bench, size: Size, methods: Sequence[str]) -> list[Mea
     for method in methods:
         found.append(await measure(bench, method))
         say_on_stderr(json.dumps(found[-1].as_json()))
+    return found
+
+
+async def _share(bench: Bench, method: str) -> list[Measured]:
+    """One method as a run is costed that says nothing of parts: by one worker, then by two."""
+    found = [await measure(bench, method, parts=1), await measure(bench, method, parts=None)]
+    await add_worker(bench)
+    found.append(await measure(bench, method, parts=None))
+    for one in found:
+        say_on_stderr(json.dumps(one.as_json()))
     return found
 
 

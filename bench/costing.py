@@ -34,6 +34,8 @@ class Measured:
 
     method: str
     pool: str
+    workers: int
+    parts: int
     movements: int
     items: int
     pools: int
@@ -52,20 +54,27 @@ class Measured:
 
 FACTS = r"""
     SELECT (SELECT count(*) FROM books.pool_results WHERE run_id = $1) AS pools,
+           (SELECT count(DISTINCT coalesce(part, 0)) FROM books.cost_run_items WHERE run_id = $1)
+               AS parts,
            (SELECT max(scc_size) FROM books.pool_results WHERE run_id = $1) AS largest_circle,
            (SELECT sum(pg_total_relation_size(c.oid)) / 1048576 FROM pg_class c
              WHERE c.relkind = 'r' AND c.relname LIKE '%\_r' || $1)::int AS megabytes"""
 
 
-async def measure(bench: Bench, method: str, *, pool: str = "store") -> Measured:
-    """Cost everything by one method."""
+async def measure(
+    bench: Bench, method: str, *, pool: str = "store", parts: int | None = 1
+) -> Measured:
+    """Cost everything by one method, in so many parts (None: as the platform takes for itself)."""
     await bench.superuser.execute("UPDATE books.items SET costing_method = $1", method)
-    ran = await run_costing(bench, COMPANY, pool=pool, method=method)
+    shared = {} if parts is None else {"parts": parts}
+    ran = await run_costing(bench, COMPANY, pool=pool, method=method, **shared)
     result = ran.result
     facts = await bench.superuser.fetchrow(FACTS, result["run_id"])
     return Measured(
         method=method,
         pool=pool,
+        workers=len(bench.workers),
+        parts=facts["parts"],
         movements=result["movements"],
         items=result["items"]["total"],
         pools=facts["pools"],

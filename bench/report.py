@@ -18,7 +18,13 @@ KIB_A_GIB = 1024**2
 TEMPLATE = ROOT / "bench" / "page.md"
 
 
-def page(measured: Sequence[Measured], compared: Sequence[Compared], *, server: str) -> str:
+def page(
+    measured: Sequence[Measured],
+    shared: Sequence[Measured],
+    compared: Sequence[Compared],
+    *,
+    server: str,
+) -> str:
     """The whole page."""
     return TEMPLATE.read_text(encoding="utf-8").format(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -27,6 +33,7 @@ def page(measured: Sequence[Measured], compared: Sequence[Compared], *, server: 
         movements=measured[0].movements,
         items=measured[0].items,
         own="\n".join(_own(measured)),
+        shared="\n".join(_shared(shared)),
         peer="\n".join(_peer(compared)) or "Not run this time.",
     )
 
@@ -52,6 +59,19 @@ def _own(measured: Sequence[Measured]) -> list[str]:
             f"{one.cpu['worker']:.1f}, {one.cpu['database']:.1f} | {one.peaks.together} | "
             f"{one.result_megabytes} | {one.pools:,} | {one.largest_circle} |"
         )
+    return rows
+
+
+def _shared(shared: Sequence[Measured]) -> list[str]:
+    rows = [
+        "| method | workers | parts | seconds | CPU workers + children, database | checksum |",
+        "|---|--:|--:|--:|--:|---|",
+    ]
+    rows += [
+        f"| {one.method} | {one.workers} | {one.parts} | {one.seconds:.1f} | "
+        f"{one.cpu['worker']:.1f}, {one.cpu['database']:.1f} | `{one.checksum[:8]}` |"
+        for one in shared
+    ]
     return rows
 
 

@@ -39,8 +39,8 @@ class BenchFailed(Exception):
 class Ran:
     """A costing job that is over. Seconds are the attempt's, from claim to commit; peaks are MiB.
 
-    `cpu` holds the seconds of CPU of worker (with its child) and database, which a busy machine
-    changes less than it changes the clock's.
+    `cpu` holds the seconds of CPU of all workers (each with its child) and of the database, which a
+    busy machine changes less than it changes the clock's.
     """
 
     result: dict[str, Any]
@@ -55,11 +55,16 @@ class Bench:
     """A running platform."""
 
     stack: Stack
-    worker: Member
+    workers: list[Member]
     app: AsyncEngine
     read: AsyncEngine
     superuser: asyncpg.Connection
     phases: Path
+
+    @property
+    def worker(self) -> Member:
+        """The worker that is watched: the first."""
+        return self.workers[0]
 
     @property
     def postmaster(self) -> int:
@@ -88,8 +93,8 @@ async def open_bench() -> AsyncIterator[Bench]:
             read = open_engine(urls.read, pool_size=1, application_name="chot bench")
             superuser = await asyncpg.connect(urls.superuser)
             try:
-                worker = await _start_worker(stack, phases)
-                yield Bench(stack, worker, app, read, superuser, phases)
+                workers = [await _start_worker(stack, phases, 1)]
+                yield Bench(stack, workers, app, read, superuser, phases)
             finally:
                 await superuser.close()
                 await app.dispose()
@@ -105,15 +110,20 @@ def _home() -> Path:
     return home
 
 
-async def _start_worker(stack: Stack, phases: Path) -> Member:
+async def add_worker(bench: Bench) -> None:
+    """One more worker, of whose steps only what it does after the others' parts is told."""
+    bench.workers.append(await _start_worker(bench.stack, bench.phases, len(bench.workers) + 1))
+
+
+async def _start_worker(stack: Stack, phases: Path, number: int) -> Member:
     backing = stack.backing
     environment = child_environment(stack.config, backing.urls, backing.sqs_endpoint)
     worker = Member(
         Command(
-            name="worker-1",
+            name=f"worker-{number}",
             argv=[sys.executable, "-m", "bench.timed_worker"],
             env={**environment, "BENCH_PHASES": str(phases), "PYTHONPATH": str(ROOT)},
-            log=stack.config.logs / "worker-1.log",
+            log=stack.config.logs / f"worker-{number}.log",
         )
     )
     stack.members.append(worker)
@@ -122,8 +132,11 @@ async def _start_worker(stack: Stack, phases: Path) -> Member:
 
 
 async def run_costing(bench: Bench, company: str, **payload: Any) -> Ran:
-    """Cost the company. Raises BenchFailed unless every item is costed and nothing is lost."""
-    body = {"period": PERIOD, "parts": 1, **payload}
+    """Cost the company, unless the payload has `parts` in as many as the platform takes for itself.
+
+    Raises BenchFailed unless every item is costed and nothing is lost.
+    """
+    body = {"period": PERIOD, **payload}
     job = Submit(kind=COSTING_RUN.name, company=company, brand=None, payload=body)
     before = _cpu(bench)
     with MemoryWatch(bench.worker.pid) as memory:
@@ -147,7 +160,7 @@ async def run_costing(bench: Bench, company: str, **payload: Any) -> Ran:
 
 def _cpu(bench: Bench) -> Mapping[str, float]:
     return {
-        "worker": cpu_seconds(bench.worker.pid),
+        "worker": sum(cpu_seconds(worker.pid) for worker in bench.workers),
         "database": cpu_seconds(bench.postmaster),
     }
 

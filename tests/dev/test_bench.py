@@ -17,6 +17,8 @@ from worker import offload
 MEASURED = Measured(
     method="fifo",
     pool="store",
+    workers=2,
+    parts=5,
     movements=1_000_000,
     items=20_000,
     pools=125_000,
@@ -91,8 +93,9 @@ def test_every_step_that_is_timed_is_there() -> None:
 
 def test_the_page_has_what_was_measured() -> None:
     compared = [COMPARED, replace(COMPARED, movements=1_000_000, theirs=None)]
-    text = page([MEASURED], compared, server="18")
+    text = page([MEASURED], [MEASURED], compared, server="18")
     assert "| fifo | 25.0 | 40,000 | 1.0 | 5.0 |" in text
+    assert "| fifo | 2 | 5 | 25.0 | 20.0, 8.0 | `00` |" in text
     assert "| fifo | 400 | 8 | 10.0 | 40 | 0.25 | 1,600 | 0.01 | 0.2 |" in text
     assert "| fifo | 1,000,000 | 8 | not tried |" in text
-    assert "Not run this time." in page([MEASURED], [], server="18")
+    assert "Not run this time." in page([MEASURED], [], [], server="18")
