@@ -30,7 +30,7 @@ FIRST_BY_NUMBER = """
                AND f.kind = r.kind AND (f.reverses_doc IS NULL) = (r.reverses_doc IS NULL)
                AND f.line < r.line ORDER BY f.line LIMIT 1"""
 # Within the batch: before it, it is in the books.
-FIRST_BY_PLACE = "SELECT r.first_here WHERE r.first_here < r.line"
+FIRST_BY_PLACE = "SELECT r.first_here AS line WHERE r.first_here < r.line"
 HERE_BY_PLACE = "min(r.line) OVER (PARTITION BY r.item, r.store, r.posting_date, r.lot)"
 COMPARED = (
     "posting_date",
