@@ -17,6 +17,8 @@ from shared.jobs.counts import ENDINGS, add_up_endings
 from shared.logs import log
 from shared.s3 import StorageUnavailable, open_s3
 from shared.uploads import remove_expired_upload
+from worker.records.list_retention import MOST_ROWS, remove_list
+from worker.records.migration_retention import remove_run
 
 BATCH = 500
 # A step ends after so many batches, so that a drain never waits for a long walk.
@@ -39,6 +41,7 @@ class Retention:
     archive_keep_days: float
     files_bucket: str | None = None
     _after: UUID = BEGINNING
+    _after_list: UUID = BEGINNING
 
     async def step(self, engine: AsyncEngine) -> None:
         """Some batches of each; `engine` is in autocommit, so that a batch is a transaction."""
@@ -48,6 +51,8 @@ class Retention:
         gone = await self._remove(engine) if self.archive_keep_days else 0
         if moved or gone:
             log.info("jobs.archived", jobs=moved, removed=gone)
+        await self._remove_lists(engine)
+        await self._remove_migrations(engine)
         await self._remove_files(engine)
         if self.files_bucket is not None:
             await self._remove_uploads(engine, self.files_bucket)
@@ -69,6 +74,27 @@ class Retention:
                         return
         except StorageUnavailable as error:
             log.warning("uploads.not_removed", error=str(error))
+
+    async def _remove_lists(self, engine: AsyncEngine) -> None:
+        """Lists of postings whose jobs are in no archive any more, some rows a transaction."""
+        for _ in range(BATCHES):
+            began = monotonic()
+            found = await remove_list(engine, self._after_list)
+            if found is None:
+                self._after_list = BEGINNING
+                return
+            job_id, gone = found
+            if gone < MOST_ROWS:
+                self._after_list = job_id
+            await asyncio.sleep(monotonic() - began)
+
+    async def _remove_migrations(self, engine: AsyncEngine) -> None:
+        """What migrations have kept whose jobs are archived, one after the other."""
+        for _ in range(BATCHES):
+            began = monotonic()
+            if not await remove_run(engine):
+                return
+            await asyncio.sleep(monotonic() - began)
 
     async def _add_up(self, engine: AsyncEngine) -> int:
         async with engine.connect() as conn:

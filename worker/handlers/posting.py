@@ -6,21 +6,29 @@ checkpoint and the fence. So whatever is done again after a kill is what had not
 A document that somebody else holds is left out and tried again in a later pass.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from typing import Any
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.database import sqlstate_of
-from shared.kinds.posting import POSTING_POST, PostingPayload
+from shared.kinds.posting import POSTING_POST, PostingPayload, Selection
 from worker.context import CleanupContext, JobContext
 from worker.handlers import Handler
 from worker.handlers.posting_atomic import post_atomically
-from worker.records.posting import GATE_REFUSALS, Poster, lock_documents, post_documents
+from worker.records.posting import (
+    GATE_REFUSALS,
+    Poster,
+    lock_documents,
+    look_up_by_keys,
+    post_documents,
+)
 from worker.records.posting_list import (
     FORGET_STAGED,
     Listed,
+    Outcome,
     give_up,
     list_documents,
     next_documents,
@@ -33,7 +41,9 @@ MOST_PASSES = 6
 FIRST_WAIT = timedelta(seconds=1)
 # How often a chunk is begun again because a period was closed just then.
 MOST_CLOSES = 5
-BUSY_DETAIL = "another transaction held it each time; post it again"
+BUSY_DETAIL = "another transaction held it each time; ask for it again"
+# What is done with a chunk of the list in its transaction: outcomes, and how many were busy.
+Act = Callable[[AsyncConnection, Sequence[Listed]], Awaitable[tuple[Sequence[Outcome], int]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,32 +63,47 @@ async def run_posting(context: JobContext, payload: PostingPayload) -> None:
     `atomic`: PermanentError ATOMIC_REFUSED when any document cannot be posted; then none is.
     """
     if context.checkpoint is None:
-        await _begin(context, payload)
+        await begin(context, payload, status="draft")
     if payload.mode == "atomic":
         await post_atomically(context, payload, poster_of(context))
         return
-    await _post_each(context, payload)
-    async with context.completion() as tx:
-        await give_up(tx.connection, context.job.id, "BUSY", BUSY_DETAIL)
-        tx.result = await summarize(tx.connection, context.job)
-        total = tx.result["documents"]
-        tx.progress(total, total, unit="documents", message="posted")
+
+    async def act(conn: AsyncConnection, listed: Sequence[Listed]) -> tuple[Sequence[Outcome], int]:
+        free, busy = await lock_documents(conn, listed)
+        return await post_documents(conn, poster_of(context), free), len(busy)
+
+    await work_through(context, payload.chunk_documents, act)
+    await finish(context, "posted")
 
 
-async def _begin(context: JobContext, payload: PostingPayload) -> None:
+async def begin(
+    context: JobContext, selection: Selection, *, status: str, newest_first: bool = False
+) -> None:
+    """Make the job's list, once: its documents that are `status` now."""
     context.progress(0, unit="documents", message="selecting")
     async with context.transaction() as tx:
-        total, done = await list_documents(tx.connection, context.job, payload, status="draft")
+        total, done = await list_documents(
+            tx.connection, context.job, selection, status=status, newest_first=newest_first
+        )
         tx.checkpoint = asdict(Course(total=total, done=done))
         tx.progress(done, total, unit="documents", message="selected")
 
 
-async def _post_each(context: JobContext, payload: PostingPayload) -> None:
+async def finish(context: JobContext, said: str) -> None:
+    """Complete the job with what became of its list; what is left of it was busy to the end."""
+    async with context.completion() as tx:
+        await give_up(tx.connection, context.job.id, "BUSY", BUSY_DETAIL)
+        tx.result = await summarize(tx.connection, context.job)
+        total = tx.result["documents"]
+        tx.progress(total, total, unit="documents", message=said)
+
+
+async def work_through(context: JobContext, most: int, act: Act) -> None:
     """Pass after pass over what is left of the list; what is busy at the last one is left."""
     while True:
         assert context.checkpoint is not None, "the list has been made"
         course = Course(**context.checkpoint)
-        while (later := await _post_chunk(context, course, payload.chunk_documents)) is not None:
+        while (later := await _chunk(context, course, most, act)) is not None:
             course = later
             context.yield_if_asked()
         if course.busy == 0 or course.pass_no == MOST_PASSES:
@@ -93,16 +118,24 @@ async def _post_each(context: JobContext, payload: PostingPayload) -> None:
         )
 
 
-async def _post_chunk(context: JobContext, course: Course, most: int) -> Course | None:
+async def _chunk(context: JobContext, course: Course, most: int, act: Act) -> Course | None:
     """The next documents of the pass; None at its end."""
     for again in range(MOST_CLOSES + 1):
         try:
             async with context.transaction() as tx:
+                await look_up_by_keys(tx.connection)
                 job_id = context.job.id
                 listed = await next_documents(tx.connection, job_id, after=course.after, most=most)
                 if not listed:
                     return None
-                later = await _post_listed(context, tx.connection, course, listed)
+                outcomes, busy = await act(tx.connection, listed)
+                await note_outcomes(tx.connection, job_id, outcomes)
+                later = replace(
+                    course,
+                    after=listed[-1].seq,
+                    done=course.done + len(outcomes),
+                    busy=course.busy + busy,
+                )
                 tx.checkpoint = asdict(later)
                 told = f"{later.busy} busy" if later.busy else ""
                 tx.progress(later.done, later.total, unit="documents", message=told)
@@ -112,20 +145,6 @@ async def _post_chunk(context: JobContext, course: Course, most: int) -> Course 
         else:
             return later
     raise AssertionError("the last try has returned or raised")
-
-
-async def _post_listed(
-    context: JobContext, conn: Any, course: Course, listed: list[Listed]
-) -> Course:
-    free, busy = await lock_documents(conn, listed)
-    outcomes = await post_documents(conn, poster_of(context), free)
-    await note_outcomes(conn, context.job.id, outcomes)
-    return replace(
-        course,
-        after=listed[-1].seq,
-        done=course.done + len(outcomes),
-        busy=course.busy + len(busy),
-    )
 
 
 def poster_of(context: JobContext) -> Poster:

@@ -17,7 +17,7 @@ from shared.errors import PermanentError
 from shared.exact_json import dump_exact
 from shared.kinds.posting import PostingPayload
 from worker.context import JobContext
-from worker.records.posting import GATE_REFUSALS, Poster
+from worker.records.posting import GATE_REFUSALS, Poster, look_up_by_keys
 from worker.records.posting_list import SUCCESSES, give_up, read_failures, summarize
 from worker.records.posting_stage import (
     ANY_CHANGED,
@@ -97,6 +97,7 @@ async def _stage(context: JobContext, most: int, poster: Poster) -> Staging:
     staging = _staging(context)
     while not staging.refused:
         async with context.transaction() as tx:
+            await look_up_by_keys(tx.connection)
             listed = await next_unstaged(
                 tx.connection, context.job.id, after=staging.after, most=most
             )

@@ -43,6 +43,16 @@ class Poster:
         }
 
 
+# A session keeps the plans that it has made while tables were small; each chunk would read them
+# whole, however large they are by then.
+BY_KEYS = text("SELECT set_config('enable_seqscan', 'off', true)")
+
+
+async def look_up_by_keys(conn: AsyncConnection) -> None:
+    """For the rest of the transaction: what it names by its keys is read by them."""
+    await conn.execute(BY_KEYS)
+
+
 LOCK = text("""
     SELECT d.id FROM books.documents d WHERE d.id = ANY (CAST(:ids AS bigint[]))
      ORDER BY d.id FOR NO KEY UPDATE SKIP LOCKED""")

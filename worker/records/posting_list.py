@@ -114,7 +114,8 @@ class Outcome:
         return self.codes[0] if self.codes else self.success
 
 
-# `codes` is an array of arrays of different lengths, which PostgreSQL has not: a JSON text.
+# Each row by its key, and then by its place: joined by the number a chunk could read the whole list.
+# `codes` would be an array of arrays of different lengths, which PostgreSQL has not: JSON texts.
 NOTE = text("""
     UPDATE books.posting_items i
        SET done = true, outcome = o.outcome, detail = nullif(o.detail, ''), entry_id = o.entry_id,
@@ -122,7 +123,9 @@ NOTE = text("""
       FROM unnest(CAST(:seqs AS integer[]), CAST(:outcomes AS text[]), CAST(:codes AS text[]),
                   CAST(:details AS text[]), CAST(:entries AS bigint[]))
            AS o (seq, outcome, codes, detail, entry_id)
-     WHERE i.job_id = CAST(:job_id AS uuid) AND i.seq = o.seq""")
+     CROSS JOIN LATERAL (SELECT p.ctid FROM books.posting_items p
+                          WHERE p.job_id = CAST(:job_id AS uuid) AND p.seq = o.seq OFFSET 0) k
+     WHERE i.ctid = k.ctid""")
 
 
 async def note_outcomes(conn: AsyncConnection, job_id: UUID, outcomes: Sequence[Outcome]) -> None:

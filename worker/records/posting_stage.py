@@ -40,7 +40,9 @@ NOTE_STAGED = text("""
                   CAST(:rules AS integer[]), CAST(:outcomes AS text[]), CAST(:codes AS text[]),
                   CAST(:details AS text[]))
            AS s (seq, entry_id, series, rule_version, outcome, codes, detail)
-     WHERE i.job_id = CAST(:job_id AS uuid) AND i.seq = s.seq""")
+     CROSS JOIN LATERAL (SELECT p.ctid FROM books.posting_items p
+                          WHERE p.job_id = CAST(:job_id AS uuid) AND p.seq = s.seq OFFSET 0) k
+     WHERE i.ctid = k.ctid""")
 
 
 async def stage_documents(conn: AsyncConnection, poster: Poster, listed: Sequence[Listed]) -> None:
