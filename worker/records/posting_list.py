@@ -32,7 +32,9 @@ FORGET = text("""
 FORGET_STAGED = text("DELETE FROM books.posting_lines WHERE job_id = CAST(:job_id AS uuid)")
 LIST_NAMED = text("""
     INSERT INTO books.posting_items (job_id, document_id, seq, version)
-    SELECT CAST(:job_id AS uuid), u.id, k.seq + row_number() OVER (ORDER BY d.posting_date, u.id),
+    SELECT CAST(:job_id AS uuid), u.id, k.seq + row_number() OVER (
+               ORDER BY CAST(:way AS integer) * (d.posting_date - DATE '2000-01-01'),
+                        CAST(:way AS integer) * u.id),
            d.version
       FROM (SELECT DISTINCT id FROM unnest(CAST(:documents AS bigint[])) AS id) u
      CROSS JOIN (SELECT coalesce(max(i.seq), 0) AS seq FROM books.posting_items i
@@ -40,11 +42,13 @@ LIST_NAMED = text("""
       LEFT JOIN LATERAL (SELECT d.version, d.posting_date FROM books.documents d
                           WHERE d.id = u.id OFFSET 0) d ON true
     ON CONFLICT (job_id, document_id) DO NOTHING""")
-# By day, as the ledger numbers them. Of another brand nothing is selected; named by its id it is
-# told what it is.
+# By day, as the ledger numbers them (`way` 1), or the latest first (-1). Of another brand nothing
+# is selected; named by its id it is told what it is.
 LIST_SELECTED = text("""
     INSERT INTO books.posting_items (job_id, document_id, seq, version)
-    SELECT CAST(:job_id AS uuid), d.id, k.seq + row_number() OVER (ORDER BY d.posting_date, d.id),
+    SELECT CAST(:job_id AS uuid), d.id, k.seq + row_number() OVER (
+               ORDER BY CAST(:way AS integer) * (d.posting_date - DATE '2000-01-01'),
+                        CAST(:way AS integer) * d.id),
            d.version
       FROM books.documents d
      CROSS JOIN (SELECT coalesce(max(i.seq), 0) AS seq FROM books.posting_items i
@@ -62,7 +66,12 @@ COUNT = text("""
 
 
 async def list_documents(
-    conn: AsyncConnection, job: ClaimedJob, selection: Selection, *, status: str
+    conn: AsyncConnection,
+    job: ClaimedJob,
+    selection: Selection,
+    *,
+    status: str,
+    newest_first: bool = False,
 ) -> tuple[int, int]:
     """Write the job's list once: its documents that are `status` now; how many, and how many done.
 
@@ -71,11 +80,13 @@ async def list_documents(
     binds: dict[str, Any] = {"job_id": job.id, "successes": list(SUCCESSES)}
     await conn.execute(FORGET, binds)
     await conn.execute(FORGET_STAGED, {"job_id": job.id})
+    way = -1 if newest_first else 1
     if selection.documents is not None:
-        named = {"job_id": job.id, "documents": selection.documents}
+        named = {"job_id": job.id, "documents": selection.documents, "way": way}
         await conn.execute(LIST_NAMED, named)
     else:
-        binds = {"job_id": job.id, "company": job.company, "brand": job.brand, "status": status}
+        binds = {"job_id": job.id, "company": job.company, "brand": job.brand}
+        binds |= {"status": status, "way": way}
         names = ("types", "stores", "date_from", "date_to")
         await conn.execute(
             LIST_SELECTED, binds | {name: getattr(selection, name) for name in names}
