@@ -4,6 +4,7 @@ from tests.mutants import (
     averages,
     groups,
     judged,
+    ledger,
     locking,
     movements,
     order,
@@ -28,4 +29,5 @@ MUTANTS = (
     *judged.MUTANTS,
     *runs.MUTANTS,
     *results.MUTANTS,
+    *ledger.MUTANTS,
 )
