@@ -51,7 +51,7 @@ OF_LINE: tuple[Column, ...] = (
     code("uom", "ĐVT", "Đơn vị tính", "unit"),
     number("net", "Thành tiền", "Tiền hàng", "Số tiền", "amount"),
     number("vat", "Tiền thuế", "Tiền thuế GTGT", "Thuế GTGT"),
-    number("vat_rate", "Thuế suất", "% thuế GTGT", "% thuế"),
+    number("vat_rate", "Thuế suất", "Thuế suất GTGT"),
     number("fc_net", "Thành tiền ngoại tệ", "Thành tiền nguyên tệ"),
     number("fc_vat", "Tiền thuế ngoại tệ"),
     choice("side", SIDES, "Nợ/Có", "Bên"),
