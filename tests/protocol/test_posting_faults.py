@@ -96,7 +96,7 @@ async def test_what_changed_since_it_was_selected_is_not_posted(books: Books) ->
     """ERPNext #51559: rows of the ledger were made for a cancelled voucher."""
     changed, voided = await sale(books, "S1"), await sale(books, "S2")
     job_id = await submit(books, documents=[changed, voided])
-    selecting = "worker.handlers.posting._post_each"
+    selecting = "worker.handlers.posting.work_through"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selecting, _raise)
         with pytest.raises(_KilledError):
