@@ -15,7 +15,13 @@ from shared.audit import Action, noted
 
 # The acts that can be made to ask for one (CHOT_APPROVALS).
 APPROVABLE = frozenset(
-    {Action.JOB_REDRIVE, Action.GROUP_REDRIVE, Action.PERIOD_CLOSE, Action.PERIOD_REOPEN}
+    {
+        Action.JOB_REDRIVE,
+        Action.GROUP_REDRIVE,
+        Action.PERIOD_CLOSE,
+        Action.PERIOD_REOPEN,
+        Action.POSTING_UNPOST,
+    }
 )
 
 

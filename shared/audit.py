@@ -45,6 +45,7 @@ class Action(StrEnum):
     QUEUE_WEIGH = "queue.weigh"
     COSTING_METHOD = "costing.method"
     DOCUMENT_VOID = "document.void"
+    POSTING_UNPOST = "posting.unpost"
     LEDGER_CHART = "ledger.chart"
     KEY_CREATE = "key.create"
     KEY_REVOKE = "key.revoke"

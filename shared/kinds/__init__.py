@@ -54,6 +54,10 @@ class Kind:
 
     An `internal` kind is made by code of ours only, spawned or by a route of its own: a submit over
     HTTP is refused, naming `made_by`, and so is chot.enqueue() by anybody but the platform.
+
+    A kind with an `approval` is an act of that name (shared.audit.Action): its submit asks for role
+    operate, uses another account's approval where the deployment asks for one, and is in the audit
+    as that act. It is submitted one by one over HTTP; in SQL by the platform only.
     """
 
     name: str
@@ -70,3 +74,4 @@ class Kind:
     locks: Sequence[Lock] = ()
     internal: bool = False
     made_by: str | None = None
+    approval: str | None = None

@@ -70,13 +70,16 @@ class Selection(Payload):
             raise ValueError(
                 "nothing is selected: name documents, or at least one of " + ", ".join(FILTERS)
             )
-        days = {name: _day(name, getattr(self, name)) for name in FILTERS[1:3] if name in filters}
+        days = {
+            name: parse_day(name, getattr(self, name)) for name in FILTERS[1:3] if name in filters
+        }
         if len(days) == 2 and days["date_from"] > days["date_to"]:
             raise ValueError(f"date_from={self.date_from} is after date_to={self.date_to}")
         return self
 
 
-def _day(name: str, value: str) -> date:
+def parse_day(name: str, value: str) -> date:
+    """The day of that member; ValueError names it where there is no such day."""
     try:
         return date.fromisoformat(value)
     except ValueError as error:

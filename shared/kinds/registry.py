@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.approvals import APPROVABLE
 from shared.errors import ConfigRefused
 from shared.kinds import Kind
 from shared.kinds.locks import mirrored, refuse_unsound_locks
@@ -25,6 +26,7 @@ BUILT_IN = (
     "shared.kinds.migration",
     "shared.kinds.periods",
     "shared.kinds.posting",
+    "shared.kinds.unposting",
 )
 SCALARS = {str, int, bool}
 # Every member of the payload says which work it is; null ones are as absent.
@@ -69,6 +71,7 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
         raise ConfigRefused(
             f"{source}: kind {kind.name} has made_by={kind.made_by!r}: only an internal kind has"
         )
+    _refuse_strange_approval(source, kind)
     if kind.payload.model_config.get("extra") != "forbid":
         raise ConfigRefused(
             f"{source}: kind {kind.name}: its payload model must refuse unknown members "
@@ -76,6 +79,14 @@ def _refuse_unsound(source: str, kind: Kind) -> None:
         )
     if tuple(kind.fingerprint_fields) != WHOLE:
         _refuse_unsound_fingerprint(source, kind)
+
+
+def _refuse_strange_approval(source: str, kind: Kind) -> None:
+    if kind.approval is not None and (kind.approval not in APPROVABLE or kind.internal):
+        raise ConfigRefused(
+            f"{source}: kind {kind.name} has approval={kind.approval!r}: it must be one of "
+            f"{', '.join(sorted(APPROVABLE))}, of a kind that is not internal"
+        )
 
 
 def _refuse_unsound_fingerprint(source: str, kind: Kind) -> None:
@@ -141,10 +152,10 @@ MIRROR_QUEUE = text("INSERT INTO chot.queues (name) VALUES (:queue) ON CONFLICT 
 MIRROR_KIND = text("""
     INSERT INTO chot.kinds AS k (name, queue, payload_version, fingerprint_fields, on_duplicate,
                                  max_attempts, max_attempts_cap, timeout_seconds, max_running,
-                                 locks, widest_when_absent, internal, made_by)
+                                 locks, widest_when_absent, internal, made_by, approval)
     VALUES (:name, :queue, :version, :fields, :on_duplicate, :max_attempts, :cap, :timeout,
             CAST(:max_running AS integer), CAST(:locks AS jsonb), :widest, :internal,
-            :made_by)
+            :made_by, CAST(:approval AS text))
     ON CONFLICT (name) DO UPDATE
        SET queue = excluded.queue, payload_version = excluded.payload_version,
            fingerprint_fields = excluded.fingerprint_fields, on_duplicate = excluded.on_duplicate,
@@ -152,16 +163,18 @@ MIRROR_KIND = text("""
            timeout_seconds = excluded.timeout_seconds, max_running = excluded.max_running,
            locks = excluded.locks, widest_when_absent = excluded.widest_when_absent,
            internal = excluded.internal, made_by = excluded.made_by,
+           approval = excluded.approval,
            updated_at = clock_timestamp()
      WHERE k.payload_version <= excluded.payload_version
        AND (k.queue, k.payload_version, k.fingerprint_fields, k.on_duplicate, k.max_attempts,
             k.max_attempts_cap, k.timeout_seconds, k.max_running, k.locks,
-            k.widest_when_absent, k.internal, k.made_by)
+            k.widest_when_absent, k.internal, k.made_by, k.approval)
            IS DISTINCT FROM
            (excluded.queue, excluded.payload_version, excluded.fingerprint_fields,
             excluded.on_duplicate, excluded.max_attempts, excluded.max_attempts_cap,
             excluded.timeout_seconds, excluded.max_running, excluded.locks,
-            excluded.widest_when_absent, excluded.internal, excluded.made_by)""")
+            excluded.widest_when_absent, excluded.internal, excluded.made_by,
+            excluded.approval)""")
 
 
 async def mirror_kinds(
@@ -186,5 +199,6 @@ async def mirror_kinds(
             "locks": None if not kind.locks else json.dumps(mirrored(kind)),
             "internal": kind.internal,
             "made_by": kind.made_by,
+            "approval": kind.approval,
         }
         await conn.execute(MIRROR_KIND, binds)

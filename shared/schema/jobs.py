@@ -78,6 +78,7 @@ kinds = Table(
     Column("widest_when_absent", ARRAY(Text), nullable=False),
     Column("internal", Boolean, nullable=False),
     _text("made_by"),
+    _text("approval"),
     schema="chot",
 )
 
@@ -236,6 +237,8 @@ jobs = Table(
     Column("lock_roots", ARRAY(Text)),
     Column("joins", UUID),
     _instant("paused_at"),
+    _text("approver"),
+    Column("approval_id", UUID),
     schema="chot",
 )
 Index(

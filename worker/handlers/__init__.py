@@ -20,6 +20,7 @@ BUILT_IN = (
     "worker.handlers.migrating",
     "worker.handlers.periods",
     "worker.handlers.posting",
+    "worker.handlers.unposting",
 )
 
 
