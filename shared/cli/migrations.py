@@ -92,7 +92,9 @@ def show_(job_id: str, *, as_json: bool, retry_for: float) -> None:
         return
     dry = ", a dry run" if found["dry_run"] else ""
     state = "paused" if found["paused"] else found["state"]
-    click.echo(visible(f"{found['task']} of {found['company']}{dry}: {state}, {_rows(found)} rows"))
+    click.echo(
+        visible(f"{found['task']} of {found['company']}{dry}: {state}; rows: {_rows(found)}")
+    )
     if found["waits_for"]:
         click.echo(visible(f"waits: {found['waits_for']}"))
     counts = ", ".join(f"{rows:,} {outcome}" for outcome, rows in found["counts"].items())
@@ -152,7 +154,8 @@ def run(
     \b
     chot migrations run pools.assign --company SAMPLE by=brand valid_from=2026-01-01 --dry-run
     """  # noqa: D301 - click's mark for a paragraph kept as it is
-    options = {name: value for name, value in given.items() if value not in {None, False}}
+    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not False}
     params = payload_text(None, None, words)
     payload = f'{to_json({"task": task} | options)[:-1]},"params":{params}}}'
     job = {"kind": "migration.run", "company": company} | ({"brand": brand} if brand else {})

@@ -29,6 +29,7 @@ from shared.client.errors import (
 )
 from shared.client.groups import Groups
 from shared.client.ledger import Ledger
+from shared.client.migrations import Migrations
 from shared.client.patience import Outcome, Patience, is_passing
 from shared.client.periods import Periods
 from shared.client.reading import items_of, page_of, queues_of, understood
@@ -58,10 +59,10 @@ class ChotClient:
     """The api at `url` for the bearer of `token`.
 
     `groups` has the calls on groups, `periods` those on periods, `costs` those on cost runs and
-    files, `documents` those on documents, `ledger` those on entries and reports. `deadline` bounds
-    every call with all its tries, `timeout` one try (seconds). Errors are those of
-    shared/client/errors.py. One client may serve any number of tasks. ValueError, at once, for a
-    `url` or a `token` of which no request can be made.
+    files, `documents` those on documents, `ledger` those on entries and reports, `migrations` those
+    on runs of tasks. `deadline` bounds every call with all its tries, `timeout` one try (seconds).
+    Errors are those of shared/client/errors.py. One client may serve any number of tasks.
+    ValueError, at once, for a `url` or a `token` of which no request can be made.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class ChotClient:
         self.costs = Costs(self._ask, self._file, deadline)
         self.documents = Documents(self._ask)
         self.ledger = Ledger(self._ask)
+        self.migrations = Migrations(self._ask)
         self._timeout = timeout
         self._http = httpx.AsyncClient(
             base_url=_named("url", checked_url, url), headers=headers, timeout=timeout

@@ -148,6 +148,10 @@ class PeriodNotFound(NotFound):
     """The company has no such period, or it is not this account's."""
 
 
+class MigrationNotFound(NotFound):
+    """No migration of this id, or it is in the archive, or not this account's."""
+
+
 class CostRunNotFound(NotFound):
     """No cost run of this number, or not this account's to see."""
 
@@ -277,6 +281,7 @@ TYPES: Mapping[str, type[ApiError]] = {
     "kind-not-found": KindNotFound,
     "group-not-found": GroupNotFound,
     "period-not-found": PeriodNotFound,
+    "migration-not-found": MigrationNotFound,
     "idempotency-key-in-progress": KeyInProgress,
     "too-late": TooLate,
     "not-dead": NotDead,
