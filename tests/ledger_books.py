@@ -100,7 +100,8 @@ async def entry(books: Books, lines: Sequence[Line], **facts: Any) -> Entry:
     entry_id = await scalar(books.app, "SELECT nextval('books.gl_entries_id_seq')")
     if "document_id" not in facts:
         day = facts.get("day", DAY)
-        facts["document_id"] = await document(books, f"E{entry_id}", day=day)
+        number = f"E{entry_id}"
+        facts["document_id"] = await document(books, number, day=day, status="posted")
     return Entry(lines=lines, entry_id=entry_id, **facts)
 
 
@@ -184,8 +185,9 @@ async def write_entry(owner: AsyncEngine, *, company: str = "ACME", brand: str =
         job_id = await conn.scalar(text(RUNNING_JOB), {"n": f"entry {entry_id}"})
         made = text("""
             INSERT INTO books.documents (company, type, doc_no, doc_date, posting_date, brand,
-                   content_hash)
-            VALUES (:company, 'manual', :number, :day, :day, :brand, '') RETURNING id""")
+                   status, content_hash)
+            VALUES (:company, 'manual', :number, :day, :day, :brand, 'posted', '')
+            RETURNING id""")
         facts = {"company": company, "number": f"E{entry_id}", "day": DAY, "brand": brand}
         document_id = int(await conn.scalar(made, facts) or 0)
         lines = cash_sale(brand=brand)
