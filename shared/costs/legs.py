@@ -7,11 +7,14 @@ pool, and what rounding left, follows once a period from the closing balances (`
 store's ledger is its closing value, in whatever pool it lies next.
 """
 
-# Binds: company, period, starts_on, ends_on, items (None: all).
+# Binds: company, period, starts_on, ends_on, items (None: all). Nothing is known of the sizes of
+# what is put together here, so whoever runs it turns nested loops off (`BY_HASH`); what is few
+# is looked up by its key all the same.
 #
 # Both rows of what was taken back within the period are as if they had never been. What a return
 # to a supplier or a transfer has booked on stock is read from its document: a supplier credits
 # what he wants. A draft counts as it will be posted, so that the order of postings matters little.
+BY_HASH = "SELECT set_config('enable_nestloop', :setting, true)"
 MOVED = """
     active AS MATERIALIZED (
         SELECT a.run_id, a.brand, a.item FROM books.active_results a
@@ -19,18 +22,26 @@ MOVED = """
            AND (CAST(:items AS text[]) IS NULL OR a.item = ANY (CAST(:items AS text[])))),
     moved AS MATERIALIZED (
         SELECT m.id, a.run_id, m.item, m.kind, m.posting_date AS day, m.doc_id, m.store, m.to_store,
-               m.value AS own, c.value, c.variance, c.qty_diff, c.true_up, o.id AS taken_back,
-               o.posting_date AS first_day, o.value AS first_own,
-               coalesce(o.doc_id, m.doc_id) AS document
+               m.value AS own, c.value, c.variance, c.qty_diff, c.true_up,
+               m.reverses_movement_id AS taken_back
           FROM active a
           JOIN books.movement_costs c
             ON c.run_id = a.run_id AND c.brand = a.brand AND c.item = a.item
-          JOIN books.stock_movements m ON m.id = c.movement_id
-          LEFT JOIN books.stock_movements o ON o.id = m.reverses_movement_id),
+          JOIN books.stock_movements m
+            ON m.id = c.movement_id AND m.company = :company
+           AND m.posting_date BETWEEN :starts_on AND :ends_on),
+    firsts AS MATERIALIZED (
+        SELECT m.taken_back AS id, o.posting_date AS day, o.value AS own, o.doc_id, o.brand, o.item
+          FROM (SELECT taken_back FROM moved WHERE taken_back IS NOT NULL) AS m
+         CROSS JOIN LATERAL (SELECT * FROM books.stock_movements o
+                              WHERE o.id = m.taken_back OFFSET 0) AS o),
     costed AS MATERIALIZED (
-        SELECT m.*, CASE WHEN m.taken_back IS NULL THEN 1 ELSE -1 END AS sign FROM moved m
-         WHERE (m.taken_back IS NULL OR m.first_day NOT BETWEEN :starts_on AND :ends_on)
-           AND NOT EXISTS (SELECT FROM moved t WHERE t.taken_back = m.id)),
+        SELECT m.*, f.own AS first_own, coalesce(f.doc_id, m.doc_id) AS document,
+               CASE WHEN m.taken_back IS NULL THEN 1 ELSE -1 END AS sign
+          FROM moved m
+          LEFT JOIN firsts f ON f.id = m.taken_back
+          LEFT JOIN firsts t ON t.id = m.id
+         WHERE (f.id IS NULL OR f.day NOT BETWEEN :starts_on AND :ends_on) AND t.id IS NULL),
     known AS MATERIALIZED (
         SELECT k.type, k.doc_no, k.item, k.store, sum(k.amount) AS amount
           FROM (SELECT d.type, d.doc_no, l.item, l.store, l.debit - l.credit AS amount
@@ -66,16 +77,23 @@ MOVED = """
            AND t.store = c.to_store)"""
 
 # What a return to a supplier left in variance when it was costed, for the row that takes it back.
-_FIRST_VARIANCE = """(
-               SELECT f.variance FROM books.stock_movements o
-                 JOIN books.periods p ON p.company = o.company
-                  AND o.posting_date BETWEEN p.starts_on AND p.ends_on
-                 JOIN books.active_results a ON a.company = o.company AND a.brand = o.brand
-                  AND a.period = p.period AND a.item = o.item AND NOT a.failed
-                 JOIN books.movement_costs f ON f.run_id = a.run_id AND f.brand = o.brand
-                  AND f.item = o.item AND f.movement_id = o.id
-                WHERE o.id = c.taken_back)"""
+_FIRST_VARIANCE = """
+    first_variances AS MATERIALIZED (
+        SELECT f.id, v.variance
+          FROM (SELECT f.* FROM firsts f JOIN costed c ON c.taken_back = f.id
+                 WHERE c.kind = 'purchase_return') AS f
+         CROSS JOIN LATERAL (SELECT p.period FROM books.periods p
+                              WHERE p.company = :company
+                                AND f.day BETWEEN p.starts_on AND p.ends_on LIMIT 1) AS p
+         CROSS JOIN LATERAL (SELECT a.run_id FROM books.active_results a
+                              WHERE a.company = :company AND a.brand = f.brand
+                                AND a.period = p.period AND a.item = f.item AND NOT a.failed
+                             OFFSET 0) AS a
+         CROSS JOIN LATERAL (SELECT v.variance FROM books.movement_costs v
+                              WHERE v.run_id = a.run_id AND v.brand = f.brand AND v.item = f.item
+                                AND v.movement_id = f.id OFFSET 0) AS v)"""
 LEGS = f"""{MOVED},
+    {_FIRST_VARIANCE},
     worth AS (
         SELECT c.*, coalesce(b.here, 0) AS here, coalesce(b.there, 0) AS there,
                CASE WHEN c.kind IN ('issue', 'consume', 'adjust_out', 'purchase_return')
@@ -88,13 +106,17 @@ LEGS = f"""{MOVED},
                     WHEN c.kind <> 'purchase_return' THEN 0
                     WHEN b.here IS NOT NULL THEN b.here
                     WHEN c.taken_back IS NULL THEN -(c.value + c.variance)
-                    ELSE c.value + coalesce({_FIRST_VARIANCE}, 0) END AS stated,
+                    ELSE c.value + coalesce(v.variance, 0) END AS stated,
                CASE WHEN c.kind IN ('adjust_in', 'sales_return', 'produce')
                     THEN c.variance ELSE 0 END AS beyond
-          FROM costed c LEFT JOIN booked b ON b.id = c.id),
+          FROM costed c
+          LEFT JOIN booked b ON b.id = c.id
+          LEFT JOIN first_variances v ON v.id = c.taken_back),
     legs AS (
         SELECT w.run_id, w.day, w.doc_id, w.document, w.store AS at, w.item, x.role, x.store,
-               x.amount, x.effect, x.stated
+               x.amount, x.effect, x.stated,
+               CASE WHEN w.kind = 'opening' AND w.sign > 0 AND x.role = 'stock' THEN w.value
+                    ELSE 0 END AS opened
           FROM worth w
          CROSS JOIN LATERAL (
                SELECT 'stock' AS role, w.store, w.effect - w.stated - w.true_up AS amount,
@@ -126,11 +148,12 @@ LEGS = f"""{MOVED},
                SELECT 'variance', w.store, w.here + w.there, 0, 0
                 WHERE w.kind = 'transfer' AND w.here + w.there <> 0) AS x)"""
 
-# The rest of every store: what is neither a movement's effect nor its opening. Rounding that a
+# The rest of every store: what is neither a movement's effect nor its opening (in which a result
+# counts the opening movements of its own period, `opened`, which are effects here). Rounding that a
 # policy keeps beside the movements stands at the last store of its pool. `alone`: of one brand.
 REST = """
     effects AS MATERIALIZED (
-        SELECT s.run_id, s.item, s.store, sum(s.effect) AS effect FROM sums s
+        SELECT s.run_id, s.item, s.store, sum(s.effect) - sum(s.opened) AS effect FROM sums s
          WHERE s.role = 'stock' GROUP BY s.run_id, s.item, s.store),
     balances AS MATERIALIZED (
         SELECT b.run_id, b.item, b.store, b.pool, b.brand, b.v_opening, b.v_closing
@@ -142,16 +165,17 @@ REST = """
                coalesce(b.v_closing, 0) - coalesce(b.v_opening, 0) - coalesce(e.effect, 0) AS amount
           FROM balances b FULL JOIN effects e USING (run_id, item, store)
         UNION ALL
-        SELECT p.run_id, p.item,
-               (SELECT max(b.store) FROM balances b
-                 WHERE b.run_id = p.run_id AND b.item = p.item AND b.pool = p.pool
-                   AND p.brand IN (b.brand, '')),
-               'rounding', p.v_rounding
-          FROM (SELECT DISTINCT p.run_id, p.item, p.pool, p.brand, p.v_rounding
+        SELECT p.run_id, p.item, l.store, 'rounding', p.v_rounding
+          FROM (SELECT DISTINCT p.run_id, p.item, p.pool, p.brand, p.v_rounding,
+                       CASE WHEN p.pool LIKE '/%' THEN '' ELSE p.brand END AS home
                   FROM active a
                   JOIN books.pool_results p
                     ON p.run_id = a.run_id AND p.brand IN (a.brand, '') AND p.item = a.item
-                 WHERE p.v_rounding <> 0) AS p),
+                 WHERE p.v_rounding <> 0) AS p
+          JOIN (SELECT b.run_id, b.item, b.pool, max(b.store) AS store,
+                       CASE WHEN b.pool LIKE '/%' THEN '' ELSE b.brand END AS home
+                  FROM balances b GROUP BY b.run_id, b.item, b.pool, 5) AS l
+            ON l.run_id = p.run_id AND l.item = p.item AND l.pool = p.pool AND l.home = p.home),
     by_brand AS (
         SELECT l.*, s.brand, sum(l.amount) OVER (PARTITION BY l.run_id, l.item, s.brand) AS off
           FROM left_over l

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.costs.legs import LEGS, REST
+from shared.costs.legs import BY_HASH, LEGS, REST
 
 # Goods of items that could not be costed have no value to be held against; the ledger's still is.
 _BOTH = """
@@ -66,7 +66,7 @@ EXPLAIN = text(f"""
     {LEGS},
     sums AS MATERIALIZED (
         SELECT l.run_id, l.role, l.store, l.item, l.document, sum(l.amount) AS amount,
-               sum(l.effect) AS effect, sum(l.stated) AS stated
+               sum(l.effect) AS effect, sum(l.stated) AS stated, sum(l.opened) AS opened
           FROM legs l GROUP BY l.run_id, l.role, l.store, l.item, l.document),
     {REST},
     posted AS MATERIALIZED (
@@ -97,6 +97,8 @@ EXPLAIN = text(f"""
         UNION ALL
         SELECT 'before', NULL, p.store, p.item, p.v_opening, 0, NULL FROM places p
         UNION ALL
+        SELECT 'before', NULL, s.store, s.item, -s.opened, 0, NULL FROM sums s
+        UNION ALL
         SELECT 'before', NULL, g.store, g.item, 0, g.balance - coalesce(
                (SELECT sum(b.amount) FROM posted b WHERE b.store = g.store AND b.item = g.item), 0),
                NULL
@@ -121,6 +123,8 @@ UNPOSTED = text("""
        AND d.posting_date BETWEEN :starts_on AND :ends_on""")
 HAS_CHART = text("""
     SELECT EXISTS (SELECT FROM books.gl_accounts g WHERE g.company = :company AND g.is_stock)""")
+
+LOOPS = text(BY_HASH)
 
 # Of one pool so many documents are named.
 MOST_DOCUMENTS = 20
@@ -156,20 +160,24 @@ async def has_chart(conn: AsyncConnection, company: str) -> bool:
 
 async def compare(conn: AsyncConnection, controlled: Controlled, most: int) -> Any:
     """The totals: value, balance, pools, how many differ, and the first of these by name."""
-    return (await conn.execute(COMPARE, controlled.binds(most))).one()
+    await conn.execute(LOOPS, {"setting": "off"})
+    found = (await conn.execute(COMPARE, controlled.binds(most))).one()
+    await conn.execute(LOOPS, {"setting": "on"})
+    return found
 
 
 async def list_differing(
     conn: AsyncConnection, controlled: Controlled, most: int
 ) -> list[tuple[RowMapping, list[RowMapping]]]:
     """The first pools and items that differ, each with what explains it, at most so many."""
+    await conn.execute(LOOPS, {"setting": "off"})
     found = (await conn.execute(LIST_DIFFERING, controlled.binds(most))).mappings().all()
     items = sorted({row["item"] for row in found if row["item"] is not None})
-    if not items:
-        return [(row, []) for row in found]
     binds = controlled.binds(MOST_DOCUMENTS, items)
+    explained = (await conn.execute(EXPLAIN, binds)).mappings().all() if items else []
+    await conn.execute(LOOPS, {"setting": "on"})
     reasons: dict[tuple[Any, ...], list[RowMapping]] = {}
-    for row in (await conn.execute(EXPLAIN, binds)).mappings():
+    for row in explained:
         reasons.setdefault((row["item"], row["brand"], row["pool"]), []).append(row)
     return [(row, reasons.get((row["item"], row["brand"], row["pool"]), [])) for row in found]
 

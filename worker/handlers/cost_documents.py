@@ -58,6 +58,7 @@ class Course:
     unchanged: int
     work: int
     amounts: dict[str, str]
+    after: int = 0
     done: int = 0
     posted: int = 0
     reversed: int = 0
@@ -143,7 +144,7 @@ async def _post_chunk(context: JobContext, costs: CostPeriod, lines: int) -> boo
     """The next documents of the plan; False at its end."""
     course = _course(context)
     async with context.transaction() as tx:
-        pending = await next_pending(tx.connection, costs, lines)
+        pending = await next_pending(tx.connection, costs, course.after, lines)
         if pending is None:
             return False
         await hold_documents(tx.connection, pending)
@@ -151,6 +152,7 @@ async def _post_chunk(context: JobContext, costs: CostPeriod, lines: int) -> boo
         await post_pending(tx.connection, costs, pending, context.job.principal)
         later = replace(
             course,
+            after=pending.seqs[-1],
             done=course.done + len(pending.seqs),
             posted=course.posted + len(pending.new),
             reversed=course.reversed + len(pending.old),

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.costs.legs import LEGS, REST
+from shared.costs.legs import BY_HASH, LEGS, REST
 
 # A key is what a document is about, and says its layout by its first letter. The rest of a period
 # is by the hash of its items, so that no document has all of them. Debits and credits of one
@@ -26,7 +26,8 @@ WANTED = f"""
                    ELSE 'D-' || to_char(l.day, 'DD-') || l.at END AS key,
                CASE CAST(:by AS text) WHEN 'item_group' THEN CAST(:ends_on AS date)
                     ELSE l.day END AS day,
-               l.role, l.store, l.item, sum(l.amount) AS amount, sum(l.effect) AS effect
+               l.role, l.store, l.item, sum(l.amount) AS amount, sum(l.effect) AS effect,
+               sum(l.opened) AS opened
           FROM legs l JOIN books.items i ON i.company = :company AND i.code = l.item
          GROUP BY 1, 2, 3, 4, 5, 6, l.amount > 0),
     {REST},
@@ -104,6 +105,7 @@ STAGE = text(f"""
            (SELECT coalesce(jsonb_object_agg(l.role, CAST(l.amount AS text)), '{{}}')
               FROM (SELECT role, sum(amount) AS amount FROM lines GROUP BY role) AS l) AS amounts,
            ({STATE}) AS state""")
+LOOPS = text(BY_HASH)
 FORGET_LINES = text("DELETE FROM books.cost_work_lines WHERE job_id = :job_id")
 FORGET_WORK = text("DELETE FROM books.cost_work WHERE job_id = :job_id")
 READ_STATE = text(STATE)
@@ -164,7 +166,9 @@ async def make_plan(conn: AsyncConnection, costs: CostPeriod) -> Plan:
     Results and ledger are those of one moment; whether they still are is for the caller to see.
     """
     await forget_plan(conn, costs.job_id)
+    await conn.execute(LOOPS, {"setting": "off"})
     found = (await conn.execute(STAGE, costs.binds())).one()
+    await conn.execute(LOOPS, {"setting": "on"})
     off = (await conn.execute(UNBALANCED, {"job_id": costs.job_id})).all()
     assert not off, f"the legs of a cost document add up to nothing: {off}"
     return Plan(**found._mapping)  # noqa: SLF001 - a row's columns by name

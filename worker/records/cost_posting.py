@@ -15,6 +15,7 @@ from shared.errors import PermanentError, RetryableError
 from worker.records.cost_plan import CostPeriod
 from worker.records.posting import Poster, post_documents
 from worker.records.posting_list import Listed, Outcome
+from worker.records.reversals import standing_entries, take_back
 
 # Beyond so many documents a transaction gains nothing, however few lines they have.
 MOST_DOCUMENTS = 500
@@ -23,46 +24,11 @@ MOST_NAMED = 5
 
 NEXT = text("""
     SELECT w.seq, w.lines, w.old_document_id, w.digest IS NOT NULL AS new FROM books.cost_work w
-     WHERE w.job_id = :job_id ORDER BY w.seq LIMIT :most""")
+     WHERE w.job_id = :job_id AND w.seq > :after ORDER BY w.seq LIMIT :most""")
 LOCK_OLD = text("""
     SELECT d.id FROM books.documents d WHERE d.id = ANY (CAST(:ids AS bigint[]))
      ORDER BY d.id FOR NO KEY UPDATE""")
 PASS_GATE = text("SELECT books.pass_gates(:company, ARRAY[CAST(:day AS date)])")
-IN_LEDGER = text("""
-    SELECT e.id, e.document_id, e.document_version, e.role, e.posting_date, e.brand, e.series,
-           e.rule_version, nextval('books.gl_entries_id_seq') AS reversal_id
-      FROM books.gl_entries e
-     WHERE e.document_id = ANY (CAST(:ids AS bigint[])) AND e.kind = 'normal'
-       AND NOT EXISTS (SELECT FROM books.gl_entries r WHERE r.reverses_entry_id = e.id)
-     ORDER BY e.id""")
-MIRROR = text("""
-    INSERT INTO books.gl_lines (entry_id, line_no, posting_date, company, brand, account, debit,
-                                credit, qty_base, party, store, item, currency, fc_amount, memo)
-    SELECT m.reversal_id, l.line_no, l.posting_date, l.company, l.brand, l.account, l.credit,
-           l.debit, -l.qty_base, l.party, l.store, l.item, l.currency, -l.fc_amount, l.memo
-      FROM unnest(CAST(:entries AS bigint[]), CAST(:reversals AS bigint[]))
-           AS m (entry_id, reversal_id)
-      JOIN books.gl_lines l ON l.entry_id = m.entry_id""")
-TAKE_BACK = text("""
-    SELECT a.entry_id FROM books.append_entries(
-        CAST(:company AS text), CAST(:job_id AS uuid), CAST(:fence AS bigint), ARRAY(
-            SELECT CAST(ROW(m.reversal_id, e.document_id, e.document_version, e.role, 'reversal',
-                            e.id, e.posting_date, e.brand, e.series, e.rule_version,
-                            'the costs have changed') AS books.new_entry)
-              FROM unnest(CAST(:entries AS bigint[]), CAST(:reversals AS bigint[]))
-                   AS m (entry_id, reversal_id)
-              JOIN books.gl_entries e ON e.id = m.entry_id)) AS a""")
-# What was posted is a draft again, as whatever is unposted; a cost document has no further use.
-UNPOST = text("""
-    UPDATE books.documents d
-       SET status = 'draft', version = d.version + 1, updated_at = clock_timestamp()
-     WHERE d.id = ANY (CAST(:ids AS bigint[])) AND d.status = 'posted'""")
-VOID = text("""
-    UPDATE books.documents d SET status = 'void', updated_at = clock_timestamp()
-     WHERE d.id = ANY (CAST(:ids AS bigint[])) AND d.status = 'draft'""")
-RETIRE = text("""
-    UPDATE books.cost_documents c SET standing = false
-     WHERE c.document_id = ANY (CAST(:ids AS bigint[]))""")
 MAKE = text("""
     WITH numbered AS (
         SELECT w.seq, w.key, w.base, w.day, w.brand, w.run_id, w.digest,
@@ -93,13 +59,15 @@ STATE = text("""
     SELECT m.id, l.line_no, CASE WHEN l.amount > 0 THEN 'debit' ELSE 'credit' END, l.account,
            l.store, l.item, abs(l.amount), l.role
       FROM unnest(CAST(:ids AS bigint[]), CAST(:seqs AS integer[])) AS m (id, seq)
-      JOIN books.cost_work_lines l ON l.job_id = :job_id AND l.seq = m.seq""")
+     CROSS JOIN LATERAL (SELECT * FROM books.cost_work_lines l
+                          WHERE l.job_id = :job_id AND l.seq = m.seq OFFSET 0) AS l""")
+# Between two places of one job: the key is used whatever is known of the table.
 DROP_LINES = text("""
     DELETE FROM books.cost_work_lines w
-     WHERE w.job_id = :job_id AND w.seq = ANY (CAST(:seqs AS integer[]))""")
+     WHERE w.job_id = :job_id AND w.seq BETWEEN :first AND :last""")
 DROP_WORK = text("""
     DELETE FROM books.cost_work w
-     WHERE w.job_id = :job_id AND w.seq = ANY (CAST(:seqs AS integer[]))""")
+     WHERE w.job_id = :job_id AND w.seq BETWEEN :first AND :last""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +79,11 @@ class Pending:
     new: list[int]
 
 
-async def next_pending(conn: AsyncConnection, costs: CostPeriod, lines: int) -> Pending | None:
-    """The next of a plan that is not done, together about so many lines; None at its end."""
-    binds = {"job_id": costs.job_id, "most": MOST_DOCUMENTS}
+async def next_pending(
+    conn: AsyncConnection, costs: CostPeriod, after: int, lines: int
+) -> Pending | None:
+    """The next of a plan behind that place, together about so many lines; None at its end."""
+    binds = {"job_id": costs.job_id, "after": after, "most": MOST_DOCUMENTS}
     taken: list[Any] = []
     room = lines
     for row in (await conn.execute(NEXT, binds)).all():
@@ -153,27 +123,22 @@ async def post_pending(
     """
     await _take_back(conn, costs, pending.old)
     await _make(conn, costs, pending.new, principal)
-    done = {"job_id": costs.job_id, "seqs": pending.seqs}
+    done = {"job_id": costs.job_id, "first": pending.seqs[0], "last": pending.seqs[-1]}
     for statement in (DROP_LINES, DROP_WORK):
         await conn.execute(statement, done)
 
 
 async def _take_back(conn: AsyncConnection, costs: CostPeriod, ids: Sequence[int]) -> None:
-    if not ids:
-        return
-    entries = (await conn.execute(IN_LEDGER, {"ids": list(ids)})).all()
-    for statement in (UNPOST, VOID, RETIRE):
-        await conn.execute(statement, {"ids": list(ids)})
-    if not entries:
-        return
-    mirrored = {
-        "entries": [entry.id for entry in entries],
-        "reversals": [entry.reversal_id for entry in entries],
-    }
-    await conn.execute(MIRROR, mirrored)
-    claim = {"company": costs.company, "job_id": costs.job_id, "fence": costs.fence}
-    numbered = (await conn.execute(TAKE_BACK, mirrored | claim)).all()
-    assert len(numbered) == len(entries), "each reversal has a number"
+    entries = await standing_entries(conn, ids)
+    await take_back(
+        conn,
+        ids,
+        {entry.entry_id: entry.posting_date for entry in entries},
+        company=costs.company,
+        job_id=costs.job_id,
+        fence=costs.fence,
+        memo="the costs have changed",
+    )
 
 
 async def _make(
