@@ -29,9 +29,8 @@ def test_the_api_answers_as_its_description_says(
     seeded: Seeded, tmp_path: Path, phase: str, examples: int
 ) -> None:
     """Whatever is sent: a documented status, its media type, headers and shape, and never a 5xx."""
-    config = Template(CONFIG.read_text()).substitute(
-        seeded.jobs, key=seeded.key, run=seeded.run, preview=seeded.preview, file=seeded.file
-    )
+    known = {name: getattr(seeded, name) for name in ("key", "run", "preview", "file", "entry")}
+    config = Template(CONFIG.read_text()).substitute(seeded.jobs, **known)
     (tmp_path / "config.toml").write_text(config)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", "config.toml"]
     command += ["run", f"{seeded.url}/openapi.json", "--no-color"]
