@@ -208,7 +208,9 @@ PROOF = text("""
                    OR CAST(v_opening AS numeric) + v_receipt + v_gain + v_sales_return
                    + v_transfer_in <> CAST(v_issue AS numeric) + v_usage + v_purchase_return
                    + v_transfer_out + v_rounding + v_true_up + v_closing) AS unbalanced,
-               count(*) FILTER (WHERE q_closing = 0 AND v_closing <> 0) AS empty_with_value
+               count(*) FILTER (WHERE CAST(q_closing AS numeric) + q_owed = 0
+                   AND CAST(v_closing AS numeric) + v_owed <> 0
+                   OR q_owed = 0 AND v_owed <> 0) AS empty_with_value
           FROM books.pool_results WHERE run_id = :run_id),
     stores AS (
         SELECT coalesce(sum(v_closing), 0) AS closing, coalesce(sum(v_averaging), 0) AS averaging,

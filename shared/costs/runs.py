@@ -102,7 +102,10 @@ PROVE = text(f"""
            count(*) FILTER (
                WHERE {_sums("q", ("opening", *IN))}
                   <> {_sums("q", (*OUT, "closing"))}) AS qty_broken,
-           count(*) FILTER (WHERE p.q_closing = 0 AND p.v_closing <> 0) AS drained_broken,
+           count(*) FILTER (
+               WHERE (CAST(p.q_closing AS numeric) + p.q_owed = 0
+                      AND CAST(p.v_closing AS numeric) + p.v_owed <> 0)
+                  OR (p.q_owed = 0 AND p.v_owed <> 0)) AS drained_broken,
            (SELECT count(*) FROM (
                SELECT FROM books.pool_results t WHERE t.run_id = CAST(:run_id AS bigint)
                 GROUP BY t.item

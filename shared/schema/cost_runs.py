@@ -146,7 +146,7 @@ pool_results = Table(
     metadata,
     _run_id(),
     *_flow("opening", "receipt", "gain", "sales_return"),
-    *_flow("issue", "usage", "purchase_return", "closing", "transfer_in", "transfer_out"),
+    *_flow("issue", "usage", "purchase_return", "closing", "transfer_in", "transfer_out", "owed"),
     big("v_rounding"),
     big("v_variance"),
     big("v_true_up"),

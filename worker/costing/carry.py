@@ -1,12 +1,13 @@
 """What a period leaves and the next one opens with: balances, layers, last prices, their digest."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, NamedTuple
 
 from worker.costing.exact import Price
+from worker.costing.meeting import Layer, meet
 from worker.costing.movements import Method, Opening, OpeningLayer
 from worker.costing.units import Layout, State, Stock, is_shared
 
@@ -14,22 +15,27 @@ LAYERED = frozenset({Method.FIFO, Method.SPECIFIC})
 
 
 class Carried(NamedTuple):
-    """What a stock opens with under today's pools; `received` has the day of a layer's origin."""
+    """What a stock opens with under today's pools; `received` has the day of a layer's origin.
+
+    `settled` is, by pool, the value that leaves at once beside all movements (see `meeting.py`).
+    """
 
     openings: tuple[Opening, ...]
     layers: tuple[OpeningLayer, ...]
     last_prices: Mapping[str, Price]
     received: Mapping[int, Any]
-
-
-# Lot, quantity, value, the movement that brought the goods in, and its day.
-_Layer = tuple[str | None, int, int, int | None, Any]
+    settled: Mapping[str, int]
 
 
 @dataclass(slots=True)
 class _OldPool:
-    layers: list[_Layer] = field(default_factory=list)
+    layers: list[Layer] = field(default_factory=list)
     holding: list[Opening] = field(default_factory=list)
+
+    @property
+    def owes(self) -> bool:
+        """Whether any of its queues does: its stores may then sum up to nothing, or to less."""
+        return any(layer.qty < 0 for layer in self.layers)
 
 
 def carried(stock: Stock, layout: Layout) -> Carried:
@@ -41,23 +47,26 @@ def carried(stock: Stock, layout: Layout) -> Carried:
     states = [
         (brand, state or State()) for brand, state in zip(stock.brands, stock.states, strict=True)
     ]
-    openings = tuple(
-        Opening(store, qty, value)
-        for _, state in states
-        for store, _, qty, value in state.balances
-        if qty or value
-    )
+    pools = _old_pools(states)
+    openings = tuple(opening for old in pools.values() for opening in old.holding)
     received: dict[int, Any] = {}
     layers: list[OpeningLayer] = []
-    if stock.method in LAYERED and openings:
-        for pool, parts in sorted(_queues(_old_pools(states), layout).items()):
-            for lot, qty, value, origin, day in _one_queue(parts):
-                if qty:
-                    layers.append(OpeningLayer(pool, lot, qty, value, origin))
-                if origin is not None and day is not None:
-                    received[origin] = day
+    settled: dict[str, int] = {}
+    if openings and (stock.method in LAYERED or not all(map(_is_plain, openings))):
+        for pool, queue in sorted(_queues(pools, layout).items()):
+            left, rest = meet(queue, by_lot=stock.method == Method.SPECIFIC)
+            if rest:
+                settled[pool] = rest
+            layers.extend(OpeningLayer(pool, *layer[:4]) for layer in left)
+            received |= {o: day for *_, o, day in left if o is not None and day is not None}
+    if stock.method not in LAYERED:
+        layers = []
     prices = _last_prices(states, layout) if any(state.prices for _, state in states) else {}
-    return Carried(openings, tuple(layers), prices, received)
+    return Carried(openings, tuple(layers), prices, received, settled)
+
+
+def _is_plain(opening: Opening) -> bool:
+    return opening.qty > 0 and opening.value >= 0
 
 
 def _old_pools(states: Sequence[tuple[str, State]]) -> dict[tuple[str, str], _OldPool]:
@@ -67,64 +76,45 @@ def _old_pools(states: Sequence[tuple[str, State]]) -> dict[tuple[str, str], _Ol
         for store, pool, qty, value in state.balances:
             key = ("" if is_shared(pool) else brand, pool)
             old = pools.setdefault(key, _OldPool())
-            if qty:
-                old.holding.append(Opening(store, qty, value))
             # Each brand of a shared pool has read all of its layers.
             if key not in seen and not old.layers:
-                old.layers.extend(layer[1:] for layer in state.layers if layer[0] == pool)
+                old.layers.extend(Layer(*row[1:]) for row in state.layers if row[0] == pool)
             seen.add(key)
+            if qty or value or old.owes:
+                old.holding.append(Opening(store, qty, value))
     return pools
 
 
-def _queues(
-    pools: Mapping[tuple[str, str], _OldPool], layout: Layout
-) -> dict[str, list[list[_Layer]]]:
-    queues: dict[str, list[list[_Layer]]] = {}
+def _queues(pools: Mapping[tuple[str, str], _OldPool], layout: Layout) -> dict[str, list[Layer]]:
+    """By pool of today all that lies or is owed there, in the order in which it will leave."""
+    parts: dict[str, list[list[Layer]]] = {}
     for (_, pool), old in sorted(pools.items()):
         targets = sorted({layout.pool_of[opening.store] for opening in old.holding})
         stays_whole = len(targets) == 1 and is_shared(pool) <= is_shared(targets[0])
         if old.layers and stays_whole:
-            queues.setdefault(targets[0], []).append(old.layers)
+            parts.setdefault(targets[0], []).append(old.layers)
             continue
         for target in targets:
             lie = [o for o in old.holding if layout.pool_of[o.store] == target]
             if not old.layers:  # costed by another method so far: all of it is one layer
                 lie = [Opening("", sum(o.qty for o in lie), sum(o.value for o in lie))]
-            left: list[_Layer] = [(None, o.qty, o.value, None, None) for o in lie]
-            queues.setdefault(target, []).append(_netted(left))
-    return queues
+            left = [Layer(None, o.qty, o.value, None, None) for o in lie]
+            parts.setdefault(target, []).append(left)
+    return {target: _one_queue(found) for target, found in parts.items()}
 
 
-def _one_queue(parts: list[list[_Layer]]) -> Iterable[_Layer]:
+def _one_queue(parts: list[list[Layer]]) -> list[Layer]:
     if len(parts) == 1:
         return parts[0]
-    return _netted(sorted((layer for part in parts for layer in part), key=_age))
+    return sorted((layer for part in parts for layer in part), key=_age)
 
 
-def _netted(layers: list[_Layer]) -> list[_Layer]:
-    """What is owed in one pool or store meets what lies in another: of that lot the net is left.
-
-    A pool opens with what its stores sum up to: nothing is covered, and no cost made up, by moving.
-    """
-    owed = {lot for lot, qty, *_ in layers if qty < 0}
-    if not owed or len(layers) == 1:
-        return layers
-    nets = [
-        _net(lot, [layer for layer in layers if layer[0] == lot]) for lot in sorted(owed, key=str)
-    ]
-    if any(not net[1] and net[2] for net in nets):  # a value without goods is of all that is here
-        return [_net(None, layers)]
-    return nets + [layer for layer in layers if layer[0] not in owed]
-
-
-def _net(lot: str | None, layers: list[_Layer]) -> _Layer:
-    qty, value = sum(layer[1] for layer in layers), sum(layer[2] for layer in layers)
-    return (lot, qty, value, None, None)
-
-
-def _age(layer: _Layer) -> tuple[bool, Any, int]:
-    origin, day = layer[3], layer[4]
-    return (day is not None, day if day is not None else 0, origin or 0)
+def _age(layer: Layer) -> tuple[bool, Any, int]:
+    return (
+        layer.day is not None,
+        layer.day if layer.day is not None else 0,
+        layer.origin or 0,
+    )
 
 
 def _last_prices(states: Sequence[tuple[str, State]], layout: Layout) -> dict[str, Price]:

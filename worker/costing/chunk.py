@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from worker.costing.carry import FAILED, Carried, carried, digest_of
 from worker.costing.engine import cost_items
 from worker.costing.exact import Price
+from worker.costing.faults import FAULTS, Fault, fault_of
 from worker.costing.movements import ItemStock, Method, Movement, in_order
 from worker.costing.problems import Code, problem
 from worker.costing.results import Flow, ItemCosts, ItemFailure, Policy, PoolResult
@@ -43,7 +44,10 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkResults:
-    """Rows as the result tables take them, without the run's id; a mark an item of a brand."""
+    """Rows as the result tables take them, without the run's id; a mark an item of a brand.
+
+    `faults` are for the log: their items have failed, in the errors.
+    """
 
     lines: list[Row] = field(default_factory=list)
     pools: list[Row] = field(default_factory=list)
@@ -51,18 +55,25 @@ class ChunkResults:
     layers: list[Row] = field(default_factory=list)
     errors: list[Row] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
 
 
 def cost_chunk(units: Iterable[Unit], layout: Layout, policy: Policy) -> ChunkResults:
     """Cost every unit; one that fails leaves its errors and stops no other.
 
-    The digest of an item depends on its own rows alone, so that the checksum over all digests does
-    not depend on how units were put into chunks.
+    That goes for a bug of ours as well: its family fails with ENGINE_FAULT. The digest of an item
+    depends on its own rows alone, so that the checksum over all digests does not depend on how
+    units were put into chunks.
     """
     results = ChunkResults()
     for unit in units:
         tied = len({brand for stock in unit.stocks for brand in stock.brands}) > 1
-        openings, answers = _cost_unit(unit, layout, policy)
+        try:
+            openings, answers = _cost_unit(unit, layout, policy)
+        except FAULTS as error:
+            fault = fault_of(unit, error)
+            results.faults.append(fault)
+            openings, answers = {}, {stock.item: fault.failure(stock) for stock in unit.stocks}
         for stock in unit.stocks:
             rows = _Rows(stock, layout, openings.get(stock.item))
             rows.write(answers[stock.item], results, tied=tied)
@@ -90,6 +101,7 @@ def _cost_unit(
                     movements=in_order(_movements(stock, unit.sources)),
                     references=stock.references,
                     last_prices=opening.last_prices,
+                    settled=opening.settled,
                 )
             )
     if stocks:
@@ -223,6 +235,7 @@ class _Rows:
             p.pushes,
             p.dipped,
             p.scc_size,
+            *p.owed,
         )
 
     def _stores(self, costs: ItemCosts) -> list[Row]:

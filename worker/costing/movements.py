@@ -107,7 +107,9 @@ class ItemStock:
     """Everything the engine needs to cost one item: all its pools, one period.
 
     `layers` are there for FIFO and specific identification. `last_prices` has, by pool, the last
-    known cost of a pool that opens with no stock, for what `provisional` lets out of it.
+    known cost of a pool that opens with no stock, for what `provisional` lets out of it. `settled`
+    is, by pool, what of its opening value leaves at once beside all movements, where goods have met
+    what was owed of them (`meeting.py`); layers come without it.
     """
 
     item: str
@@ -117,6 +119,7 @@ class ItemStock:
     movements: list[Movement]
     references: Mapping[int, Reference] = field(default_factory=dict)
     last_prices: Mapping[str, Price] = field(default_factory=dict)
+    settled: Mapping[str, int] = field(default_factory=dict)
 
 
 def in_order(movements: Iterable[Movement]) -> list[Movement]:

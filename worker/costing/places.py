@@ -1,6 +1,7 @@
 """The stores of an item while its movements are replayed, and the results made of their sums."""
 
 from worker.costing.exact import Price, half_down
+from worker.costing.laws import assert_lawful
 from worker.costing.pool_state import Pool
 from worker.costing.results import ClosingLayer, Flow, PoolResult, StoreBalance
 
@@ -8,6 +9,7 @@ from worker.costing.results import ClosingLayer, Flow, PoolResult, StoreBalance
 OPENING, RECEIPT, GAIN, SALES_RETURN, CAME, CAME_INSIDE = range(0, 12, 2)
 ISSUE, USAGE, PURCHASE_RETURN, WENT, WENT_INSIDE = range(12, 22, 2)
 TRUE_UP, VARIANCE = 22, 23
+NOTHING = Flow(0, 0)
 
 
 class Place:
@@ -32,12 +34,13 @@ class Place:
         return into - f[ISSUE] - f[USAGE] - f[PURCHASE_RETURN] - f[WENT] - f[WENT_INSIDE]
 
 
-def pool_result(pool: Pool, places: list[Place]) -> PoolResult:
+def pool_result(pool: Pool, places: list[Place], layers: list[ClosingLayer]) -> PoolResult:
     """The pool over the period: the sums of its stores, and the state that the replay ended in."""
     sums = _sums(places)
     price = pool.shown()
     flows = list(map(Flow._make, zip(sums[0:22:2], sums[1:22:2], strict=True)))
     opening, receipt, gain, back, came, _, issue, usage, returned, went, _ = flows
+    closing = Flow(pool.qty, pool.value)
     return PoolResult(
         pool=pool.name,
         opening=opening,
@@ -47,7 +50,7 @@ def pool_result(pool: Pool, places: list[Place]) -> PoolResult:
         issue=issue,
         usage=usage,
         purchase_return=returned,
-        closing=Flow(pool.qty, pool.value),
+        closing=closing,
         rounding=pool.rounding,
         variance=sums[VARIANCE],
         price_num=price.numerator,
@@ -57,7 +60,15 @@ def pool_result(pool: Pool, places: list[Place]) -> PoolResult:
         true_up=sums[TRUE_UP],
         transfer_in=came,
         transfer_out=went,
+        owed=_owed(closing, layers) if pool.dipped else NOTHING,
     )
+
+
+def _owed(closing: Flow, layers: list[ClosingLayer]) -> Flow:
+    if not layers:
+        return Flow(-closing.qty, -closing.value) if closing.qty < 0 else NOTHING
+    owed = [layer for layer in layers if layer.qty < 0]
+    return Flow(-sum(layer.qty for layer in owed), -sum(layer.value for layer in owed))
 
 
 def _sums(places: list[Place]) -> list[int]:
@@ -114,20 +125,11 @@ def _balance(place: Place, pool: str, closing: Flow) -> StoreBalance:
 
 def assert_replayed(result: PoolResult, pool: Pool, layers: list[ClosingLayer]) -> None:
     """I1 to I6, where the replay ends: state and flows were summed apart, and must agree."""
-    opening, receipt, gain, back = result[1:5]
-    issue, usage, returned, closing = result[5:9]
-    came, went = result.transfer_in, result.transfer_out
-    into = opening.qty + receipt.qty + gain.qty + back.qty + came.qty
-    out = issue.qty + usage.qty + returned.qty + went.qty
-    assert into == out + closing.qty, "I2: quantity is conserved"
-    into = opening.value + receipt.value + gain.value + back.value + came.value
-    out = issue.value + usage.value + returned.value + went.value
-    beside = result.rounding + result.true_up
-    assert into == out + closing.value + beside, "I1: value is conserved"
+    assert_lawful(result)
     if layers:
+        closing = result.closing
         assert sum(layer.qty for layer in layers) == closing.qty, "I6: layers hold the quantity"
         assert sum(layer.value for layer in layers) == closing.value, "I6: and the value"
-    if not pool.dipped:
-        assert closing.qty >= 0, "negative stock was refused before"
-        assert closing.value >= 0, "I5: no pool is worth less than nothing"
-        assert closing.qty != 0 or closing.value == 0, "I4: an empty pool is worth nothing"
+        sound = (layer.value * layer.qty >= 0 != layer.qty for layer in layers)
+        assert all(sound), "I6: a layer is goods or a debt, never nothing"
+    assert pool.dipped or result.closing.qty >= 0, "negative stock was refused before"

@@ -37,7 +37,7 @@ class Pool:
     has what went back of them, too. `linked` came in at what other lines cost, `outs` leave at the
     price, in order. Where the pool opened below zero, its inputs cover `settled` of that first, at
     the price worth `settlement`. `total` is the value of all that came in, `left` what is there
-    of it when the outs are gone.
+    of it when the outs are gone. `opening` is without `settled_before`, which left at once.
     """
 
     item: str
@@ -55,6 +55,7 @@ class Pool:
     partners: int = 1
     settled: int = 0
     settlement: int = 0
+    settled_before: int = 0
     total: int = 0
     left: Flow = _NOTHING
     rounding: int = 0

@@ -25,6 +25,7 @@ class Code(StrEnum):
     OPENING_NOT_COSTED = "OPENING_NOT_COSTED"
     METHOD_MISMATCH = "METHOD_MISMATCH"
     OVERFLOW = "OVERFLOW"
+    ENGINE_FAULT = "ENGINE_FAULT"
 
 
 WORDS = {
@@ -48,6 +49,7 @@ WORDS = {
     Code.OPENING_NOT_COSTED: "the item has stock from an earlier period that has no valid cost",
     Code.METHOD_MISMATCH: "items that are made of each other are costed by different methods",
     Code.OVERFLOW: "a quantity or value does not fit 63 bits",
+    Code.ENGINE_FAULT: "costing has contradicted itself; tell who runs the platform",
 }
 
 

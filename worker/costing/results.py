@@ -62,10 +62,12 @@ class PoolResult(NamedTuple):
     """One cost pool over the period; open + in = out + close, in quantity and in value.
 
     opening + receipt + gain + sales_return (and what other pools sent) = issue + usage +
-    purchase_return (and what went to other pools) + closing; in value `rounding` and `true_up` go
-    out, too. The price is an exact quotient: the period's average, else closing value and quantity
-    (or the last known cost where nothing is left). `scc_size` counts the pools that its price was
-    solved with (1: none but itself), `pushes` how far residues moved a line.
+    purchase_return (and what went to other pools) + closing; in value `rounding` (of no movement)
+    and `true_up` go out, too. The price is an exact quotient: the period's average, else closing
+    value and quantity (or the last known cost where nothing is left). `scc_size` counts the pools
+    that its price was solved with (1: none but itself), `pushes` how far residues moved a line.
+    `owed` is what went out before it came in, as far as nothing has covered it: closing + owed is
+    what is really there. A pool that holds one lot and owes another closes with a sum of any sign.
     """
 
     pool: str
@@ -87,6 +89,7 @@ class PoolResult(NamedTuple):
     scc_size: int = 1
     transfer_in: Flow = Flow(0, 0)
     transfer_out: Flow = Flow(0, 0)
+    owed: Flow = Flow(0, 0)
 
 
 class StoreBalance(NamedTuple):

@@ -147,8 +147,8 @@ class Running:
             by_pool[self.places[store].pool.name].append(self.places[store])
         for name, places in by_pool.items():
             pool = self.pools[name]
-            result = pool_result(pool, places)
             layers = pool.layers()
+            result = pool_result(pool, places, layers)
             assert_replayed(result, pool, layers)
             costs.pools.append(result)
             costs.stores.extend(store_balances(result, places))
@@ -161,7 +161,8 @@ class Running:
         Lines of a plain item are parts of sums that only grow.
         """
         moved = sum(sum(map(abs, place.flows)) for place in self.places.values())
-        return self.plain and 2 * moved < LARGEST and not any(p.dipped for p in self.pools.values())
+        apart = any(pool.dipped or pool.rounding for pool in self.pools.values())
+        return self.plain and 2 * moved < LARGEST and not apart
 
     def _remember(self, line: Line) -> None:
         self.lines.append(line)
@@ -205,6 +206,8 @@ class Running:
             places = [place for place in self.places.values() if place.pool is pool]
             qty = sum(place.flows[OPENING] for place in places)
             value = sum(place.flows[OPENING + 1] for place in places)
+            pool.rounding = self.stock.settled.get(name, 0)
+            value -= pool.rounding
             if name not in layered:
                 pool.open_with(qty, value, None, None)
             assert (pool.qty, pool.value) == (qty, value), "layers add up to the openings"
@@ -214,7 +217,7 @@ class Running:
         if pool.qty < 0 and policy.negative is Negative.FORBID:
             words = "the opening quantity is negative"
             self.problems.append(problem(Code.NEGATIVE_STOCK, pool.name, extra=words))
-        elif pool.qty == 0 and pool.value != 0:
+        elif pool.qty == 0 and pool.value != 0 and not pool.dipped:
             self.problems.append(problem(Code.ORPHAN_VALUE, pool.name))
         pool.dipped = pool.dipped or pool.qty < 0
 

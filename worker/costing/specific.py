@@ -64,8 +64,11 @@ class Lots(Pool):
             self._of(lot).add_value(value, lot)
             self.value += value
             return
-        self.bear(value)
         queues = [queue for queue in self._in_order() if queue.qty > 0]
+        if value and not queues:
+            raise RefusedError(Code.ORPHAN_VALUE)
+        if sum(queue.value for queue in queues) + value < 0:
+            raise RefusedError(Code.RETURN_EXCEEDS_VALUE)
         weights = [queue.value if value < 0 else queue.qty for queue in queues]
         before, whole = 0, sum(weights)
         for queue, weight in zip(queues, weights, strict=True):

@@ -63,6 +63,8 @@ def summary(pool: Pool, book: Book) -> PoolResult:
     """The pool over the period; closing follows from the flows, so that nothing can be lost."""
     quantities, worths = [0] * len(_FLOWS), [0] * len(_FLOWS)
     quantities[0], worths[0] = pool.opening
+    worths[0] += pool.settled_before
+    rounding = pool.rounding + pool.settled_before
     running, dipped = pool.opening.qty, False
     values = book.values
     for movement, role, _, qty, _, _ in pool.entries:
@@ -77,6 +79,7 @@ def summary(pool: Pool, book: Book) -> PoolResult:
     opening, receipt, gain, sales_return, transfer_in = flows[:_INWARD]
     issue, usage, purchase_return, transfer_out = flows[_INWARD:]
     left = sum(worths[:_INWARD]) - sum(worths[_INWARD:])
+    closing = left - rounding - pool.true_up
     return PoolResult(
         pool=pool.name,
         opening=opening,
@@ -86,8 +89,8 @@ def summary(pool: Pool, book: Book) -> PoolResult:
         issue=issue,
         usage=usage,
         purchase_return=purchase_return,
-        closing=Flow(running, left - pool.rounding - pool.true_up),
-        rounding=pool.rounding,
+        closing=Flow(running, closing),
+        rounding=rounding,
         variance=_variance(pool, book),
         price_num=pool.price.numerator,
         price_den=pool.price.denominator,
@@ -97,6 +100,7 @@ def summary(pool: Pool, book: Book) -> PoolResult:
         scc_size=pool.partners,
         transfer_in=transfer_in,
         transfer_out=transfer_out,
+        owed=Flow(-running, -closing) if running < 0 else Flow(0, 0),
     )
 
 

@@ -171,7 +171,11 @@ class _Ties:
         stores = {row[STORE] for row in node.movements}
         stores |= {row[TO_STORE] for row in node.movements} - {None}
         if node.state is not None:
-            stores |= {store for store, _, qty, value in node.state.balances if qty or value}
+            # A pool may hold one lot and owe another, and its stores sum up to nothing.
+            owing = {layer[0] for layer in node.state.layers if layer[2] < 0}
+            stores |= {
+                s for s, pool, qty, value in node.state.balances if qty or value or pool in owing
+            }
         return {pool_of[store] for store in stores if is_shared(pool_of[store])}
 
     def is_in_shared_pool(self, n: int) -> bool:

@@ -137,6 +137,10 @@ def _pools(stock: ItemStock, pool_of: Mapping[str, str], read: Classified) -> li
     for store, qty, value in stock.openings:
         opened = pool(pool_of[store])
         opened.opening = Flow(opened.opening.qty + qty, opened.opening.value + value)
+    for name, value in stock.settled.items():
+        opened = pool(name)
+        opened.settled_before = value
+        opened.opening = Flow(opened.opening.qty, opened.opening.value - value)
     for entry in read.entries:
         there = pools.get(entry.pool) or pool(entry.pool)
         there.entries.append(entry)

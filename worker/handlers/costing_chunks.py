@@ -12,8 +12,10 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.logs import alert
 from worker.context import JobContext
 from worker.costing.chunk import ChunkResults, cost_chunk
+from worker.costing.problems import NAMED_MOVEMENTS
 from worker.costing.results import Negative, Policy, ResiduePolicy
 from worker.costing.units import Unit
 from worker.fence import FencedTransaction
@@ -123,8 +125,18 @@ async def _compute(
     context: JobContext, chunk: _Chunk, run: CostRun, policy: Policy
 ) -> ChunkResults:
     if sum(item.movements for item in chunk.pending) >= OFFLOAD_FROM:
-        return await context.offload(cost_chunk, chunk.units, run.layout, policy)
-    return cost_chunk(chunk.units, run.layout, policy)
+        results = await context.offload(cost_chunk, chunk.units, run.layout, policy)
+    else:
+        results = cost_chunk(chunk.units, run.layout, policy)
+    for fault in results.faults:
+        alert(
+            "costing.engine_fault",
+            run_id=run.id,
+            items=fault.items[:NAMED_MOVEMENTS],
+            error=fault.error,
+            trace=fault.trace,
+        )
+    return results
 
 
 async def _write(

@@ -35,6 +35,7 @@ POOLS = (
     "pushes",
     "dipped",
     "scc_size",
+    *_flows("owed"),
 )
 STORES = (
     *KEY,
