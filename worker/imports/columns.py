@@ -50,7 +50,7 @@ def code(name: str, *heads: str, required: bool = False, most: int = LONGEST_COD
     )
 
 
-def text(name: str, *heads: str, required: bool = False, most: int = LONGEST_TEXT) -> Column:
+def phrase(name: str, *heads: str, required: bool = False, most: int = LONGEST_TEXT) -> Column:
     """Words for people."""
     return Column(
         name=name, heads=heads, required=required, read=lambda t, _: read_text(t, most=most)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from worker.imports.cells import words
-from worker.imports.columns import Column, choice, code, day, integer, number, text
+from worker.imports.columns import Column, choice, code, day, integer, number, phrase
 from worker.imports.layout import Gathering, Layout, Problem, Values
 
 TYPES = words(
@@ -40,7 +40,7 @@ OF_DOCUMENT: tuple[Column, ...] = (
     number("vat_total", "Tổng tiền thuế", "Tổng thuế GTGT"),
     number("fc_total", "Tổng tiền ngoại tệ", "Tổng tiền nguyên tệ"),
     number("fc_vat_total", "Tổng thuế ngoại tệ"),
-    text("memo", "Diễn giải", "Diễn giải chung"),
+    phrase("memo", "Diễn giải", "Diễn giải chung"),
     choice("ref_type", TYPES, "Loại chứng từ gốc"),
     code("ref_doc_no", "Số chứng từ gốc", "Chứng từ gốc", most=60),
 )
@@ -60,7 +60,7 @@ OF_LINE: tuple[Column, ...] = (
     code("line_party", "Đối tượng dòng", most=60),
     code("lot_id", "Số lô", "Lô", "lot"),
     integer("ref_line", "Dòng gốc", "Dòng chứng từ gốc", least=1),
-    text("line_memo", "Diễn giải dòng", "Diễn giải chi tiết"),
+    phrase("line_memo", "Diễn giải dòng", "Diễn giải chi tiết"),
 )
 COLUMNS = (code("company", "Công ty", "Mã công ty"), *OF_DOCUMENT, *OF_LINE)
 WHOLE_NUMBERS = frozenset({"line_no", "ref_line"})

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from worker.imports.cells import words
-from worker.imports.columns import Column, choice, code, integer, text
+from worker.imports.columns import Column, choice, code, integer, phrase
 from worker.imports.layout import Layout, Problem
 
 METHODS = words(
@@ -21,7 +21,7 @@ LARGEST_UNIT = 10**12
 COLUMNS: tuple[Column, ...] = (
     code("company", "Công ty", "Mã công ty"),
     code("code", "Mã hàng", "Mã vật tư", "Mã hàng hóa", "Mã SP", "sku", "item", required=True),
-    text("name", "Tên hàng", "Tên vật tư", "Tên hàng hóa", "Tên", "item name", required=True),
+    phrase("name", "Tên hàng", "Tên vật tư", "Tên hàng hóa", "Tên", "item name", required=True),
     code("base_uom", "ĐVT", "Đơn vị tính", "Đơn vị chính", "unit of measure", required=True),
     integer("qty_scale", "Số lẻ", "Số chữ số thập phân", "decimals", least=0, most=6),
     choice("costing_method", METHODS, "Phương pháp tính giá", "Cách tính giá xuất"),

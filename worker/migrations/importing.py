@@ -6,7 +6,7 @@ was read last, so that an attempt goes on behind it. Merging is the runner's, ba
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,6 +39,20 @@ from worker.records.import_movements import NUMBERED, PLACED, Identity, merge_mo
 
 PORTION_LINES = 10_000
 REMOVED_ROWS = 50_000
+REMOVE = {
+    "import_movements": text("""
+        DELETE FROM books.import_movements
+         WHERE ctid = ANY(ARRAY(SELECT ctid FROM books.import_movements
+                                 WHERE job_id = :job_id LIMIT :most))"""),
+    "import_items": text("""
+        DELETE FROM books.import_items
+         WHERE ctid = ANY(ARRAY(SELECT ctid FROM books.import_items
+                                 WHERE job_id = :job_id LIMIT :most))"""),
+    "import_documents": text("""
+        DELETE FROM books.import_documents
+         WHERE ctid = ANY(ARRAY(SELECT ctid FROM books.import_documents
+                                 WHERE job_id = :job_id LIMIT :most))"""),
+}
 Merge = Callable[[AsyncConnection, Batch], Awaitable[Applied]]
 
 
@@ -100,9 +114,7 @@ class ImportTask(Task):
                 await self._copy(tx.connection, portion)
                 await preparation.reject(tx, _rejects(portion.problems))
                 await preparation.save(tx, state)
-            estimate = round(state["lines"] / portion.share) if portion.share else None
-            total = state["lines"] if portion.ended else estimate
-            preparation.progress(state["lines"], total, unit="lines", message="reading the file")
+            preparation.progress(0, None, unit="rows", message=_how_far(state, portion))
             await preparation.between()
 
     async def _copy(self, conn: AsyncConnection, portion: Portion) -> None:
@@ -119,12 +131,15 @@ class ImportTask(Task):
 
     async def clean(self, conn: AsyncConnection, run: Run) -> bool:
         """Remove some of the staged lines."""
-        statement = text(f"""
-            DELETE FROM books.{self._table}
-             WHERE ctid = ANY(ARRAY(SELECT ctid FROM books.{self._table}
-                                     WHERE job_id = :job_id LIMIT :most))""")
+        statement = REMOVE[self._table]
         done = await conn.execute(statement, {"job_id": run.job_id, "most": REMOVED_ROWS})
         return done.rowcount < REMOVED_ROWS
+
+
+def _how_far(state: Mapping[str, Any], portion: Portion) -> str:
+    """In words: rows are counted as they are merged, and progress never goes backwards."""
+    whole = round(state["lines"] / portion.share) if portion.share else state["lines"]
+    return f"reading the file: {state['lines']:,} of about {whole:,} lines"
 
 
 def _order(layout: str, run: Run, params: ImportParams, path: Path, *, after: int) -> Order:
