@@ -160,6 +160,38 @@ CHAIN: dict[str, Any] = {
     "links_checked": [{"entry_no": 412, "entry_id": ENTRY_ID, "hash": HASH, "broken": None}],
     "next_from": 413,
 }
+CONTROL: dict[str, Any] = {
+    "company": "SAMPLE",
+    "period": "2026-01",
+    "chart": True,
+    "agrees": False,
+    "value": "1840250000",
+    "ledger": "1840350000",
+    "pools": 7412,
+    "differing": 1,
+    "differences": [
+        {
+            "item": "AO-000017",
+            "brand": "LUA",
+            "pool": "LUA",
+            "value": "912000",
+            "ledger": "1012000",
+            "difference": "100000",
+            "stores": ["LUA-03"],
+            "reasons": [
+                {
+                    "what": "document",
+                    "doc_no": "PN-000871",
+                    "type": "purchase",
+                    "expected": "500000",
+                    "booked": "600000",
+                }
+            ],
+        }
+    ],
+    "drafts": 0,
+    "first_drafts": [],
+}
 LEDGER_ANSWERS: dict[str, dict[str, Any]] = {
     "POST /v1/ledger/chart": {"200": {"company": "SAMPLE", "template": "TT200", "added": 214}},
     "GET /v1/ledger/accounts": {
@@ -199,6 +231,7 @@ LEDGER_ANSWERS: dict[str, dict[str, Any]] = {
     "GET /v1/ledger/trial-balance": {"200": BALANCE},
     "GET /v1/ledger/general-ledger": {"200": LEDGER},
     "GET /v1/ledger/journal": {"200": PLACE | {"lines": [MOVED], "next_cursor": None}},
+    "GET /v1/ledger/control": {"200": CONTROL},
     "POST /v1/ledger/exports": {"202": SUBMITTED | {"kind": "ledger.export", "brand": None}},
 }
 LEDGER_PARAMETERS = {"entry_id": ENTRY_ID, "account": "1561", "first": 1}

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from shared.cli import show
 from shared.cli.chart import account, accounts, adopt, of_company, role, roles, rule, rules
+from shared.cli.control import control
 from shared.cli.exits import Exit
 from shared.cli.export import fetch_file, form_of
 from shared.cli.http import Api, page_of
@@ -376,5 +377,5 @@ def _tell_more(limit: int, *, more: bool) -> None:
         click.echo(visible(f"there are more; --limit {limit * 2} shows them"), err=True)
 
 
-for _command in (adopt, accounts, account, roles, role, rules, rule):
+for _command in (adopt, accounts, account, roles, role, rules, rule, control):
     ledger.add_command(_command)

@@ -108,6 +108,12 @@ class Ledger:
         """Every line of every entry by day."""
         return self._rows("journal", "lines", {"company": company} | days.asked())
 
+    async def control(self, company: str, period: str, *, limit: int = 50) -> Row:
+        """Goods in the ledger against what costing says, with what explains each difference."""
+        params = {"company": company, "period": period, "limit": limit}
+        answer = await self._ask("GET", "/v1/ledger/control", params=params)
+        return understood(answer, dict)
+
     async def export(
         self,
         company: str,

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from api.ledger_examples import ACCOUNT, BALANCE, CHAIN, ENTRY, LEDGER, LEDGER_ANSWERS, SUMMARY
+from api.ledger_examples import (
+    ACCOUNT,
+    BALANCE,
+    CHAIN,
+    CONTROL,
+    ENTRY,
+    LEDGER,
+    LEDGER_ANSWERS,
+    SUMMARY,
+)
 from shared.cli import run
 from tests.unit.cli.conftest import Peer
 
@@ -151,3 +160,41 @@ def test_a_journal_shows_what_each_line_is_of(
     peer.say(200, LEDGER_ANSWERS["GET /v1/ledger/journal"]["200"])
     assert run(["ledger", "journal", *JANUARY]) == 0
     assert "KH0042 L01" in capsys.readouterr().out
+
+
+def test_goods_that_differ_are_told_with_their_reasons(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And with an exit code, for whoever closes the month by a script."""
+    peer.say(200, CONTROL)
+    assert run(["ledger", "control", *JANUARY]) == 1
+    told = capsys.readouterr()
+    assert "purchase PN-000871" in told.out
+    assert "1 differ" in told.err
+    assert peer.asked[0].path == "/v1/ledger/control?company=SAMPLE&period=2026-01&limit=50"
+
+
+def test_goods_that_agree(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is listed."""
+    peer.say(200, CONTROL | {"agrees": True, "differing": 0, "differences": []})
+    assert run(["ledger", "control", *JANUARY]) == 0
+    assert "0 differ" in capsys.readouterr().err
+
+
+def test_drafts_and_a_missing_chart_are_told(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They keep a period from being closed, too."""
+    bare = {"agrees": False, "chart": False, "drafts": 1, "first_drafts": ["sale BH-1"]}
+    peer.say(200, CONTROL | bare | {"differing": 0, "differences": []})
+    assert run(["ledger", "control", *JANUARY]) == 1
+    told = capsys.readouterr().err
+    assert "sale BH-1" in told
+    assert "chot ledger adopt" in told
+
+
+def test_control_as_json(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the api says it, with the same exit code."""
+    peer.say(200, CONTROL)
+    assert run(["ledger", "control", *JANUARY, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == CONTROL

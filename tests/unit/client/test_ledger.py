@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from api.ledger_examples import BALANCE, CHAIN, ENTRY, LEDGER, LEDGER_ANSWERS
+from api.ledger_examples import BALANCE, CHAIN, CONTROL, ENTRY, LEDGER, LEDGER_ANSWERS
 from shared.client import ChotClient
 from shared.client.errors import Unavailable
 from shared.client.ledger import Days
@@ -84,3 +84,11 @@ async def test_a_chart_is_adopted_and_a_report_exported() -> None:
         "bom": True,
         "period": "2026-01",
     }
+
+
+async def test_control_is_asked_for_a_period() -> None:
+    """Whole, with the reasons of its differences."""
+    async with standing(answer(CONTROL)) as stand, ChotClient(stand.url) as chot:
+        assert await chot.ledger.control("SAMPLE", "2026-01") == CONTROL
+    path = "/v1/ledger/control?company=SAMPLE&period=2026-01&limit=50"
+    assert stand.asked[0].startswith(f"GET {path} ")
