@@ -29,6 +29,9 @@ SUMS = "total, vat_total, fc_total, fc_vat_total"
 LINE = """line_no, item, uom, qty_doc, qty_base, net, vat, vat_rate, fc_net, fc_vat, side, account,
     store, party, lot_id, ref_line, memo"""
 
+_REFERRED = """(SELECT r.id FROM books.documents r WHERE r.company = write_documents.company
+                           AND r.type = h.ref_type AND r.doc_no = h.ref_doc_no)"""
+
 
 def _of(alias: str, columns: str) -> str:
     return ", ".join(f"{alias}.{name.strip()}" for name in columns.split(","))
@@ -119,7 +122,8 @@ def _judge_documents() -> None:
 def _judge_references() -> None:
     # A document of the same call is as good as one that is there, if it is in order itself; so
     # what refers to a bad one is bad, one round for each link of the longest such chain. `first`
-    # is the first good one of a number.
+    # is the first good one of a number. Documents are looked up by subqueries of one value, which are
+    # never turned into joins: statistics from before a first load would read the whole company.
     op.execute("""
         CREATE FUNCTION books.judge_references(
             company text, heads books.asked_document[], lines books.asked_line[],
@@ -150,20 +154,21 @@ def _judge_references() -> None:
                        SELECT FROM unnest(heads) AS b JOIN unnest(lines) AS x ON x.n = b.n
                         WHERE b.type = o.type AND b.doc_no = o.doc_no AND x.line_no = l.ref_line
                           AND x.item IS NOT DISTINCT FROM l.item)
-                   AND NOT EXISTS (
-                       SELECT FROM books.documents d
-                         JOIN books.document_lines x ON x.document_id = d.id
-                        WHERE d.company = judge_references.company AND d.type = o.type
-                          AND d.doc_no = o.doc_no AND h.ref_doc_no IS NOT NULL
-                          AND x.line_no = l.ref_line AND x.item IS NOT DISTINCT FROM l.item)
+                   AND (h.ref_doc_no IS NULL OR (
+                        SELECT true FROM books.document_lines x
+                         WHERE x.line_no = l.ref_line AND x.item IS NOT DISTINCT FROM l.item
+                           AND x.document_id = (
+                               SELECT d.id FROM books.documents d
+                                WHERE d.company = judge_references.company AND d.type = o.type
+                                  AND d.doc_no = o.doc_no)) IS NULL)
                  GROUP BY l.n);
             missing := ARRAY(
                 SELECT h.n FROM unnest(heads) AS h
-                 WHERE h.ref_doc_no IS NOT NULL AND h.ref_type IS NOT NULL AND NOT EXISTS (
-                       SELECT FROM books.documents d
+                 WHERE h.ref_doc_no IS NOT NULL AND h.ref_type IS NOT NULL AND (
+                       SELECT true FROM books.documents d
                         WHERE d.company = judge_references.company AND d.type = h.ref_type
                           AND d.doc_no = h.ref_doc_no AND d.status <> 'void'
-                          AND (brands IS NULL OR d.brand = ANY (brands))));
+                          AND (brands IS NULL OR d.brand = ANY (brands))) IS NULL);
             bad := ARRAY(SELECT j.n FROM unnest(judged) AS j WHERE cardinality(j.faults) > 0
                          UNION SELECT x.n FROM unnest(strays) AS x);
             LOOP
@@ -205,37 +210,42 @@ def _write_documents() -> None:
         SET search_path = pg_catalog, pg_temp
         SET plan_cache_mode = force_custom_plan AS $$
         #variable_conflict use_column
+        DECLARE
+            ns integer[];
+            ids bigint[];
         BEGIN
             WITH fresh AS (
                 INSERT INTO books.documents AS d (company, {HEAD}, {SUMS}, content_hash,
                        ref_document_id, principal, source)
                 SELECT write_documents.company, {_of("h", HEAD)}, {_of("j", SUMS)}, j.content_hash,
-                       r.id, write_documents.principal, write_documents.source
+                       {_REFERRED}, write_documents.principal, write_documents.source
                   FROM unnest(heads) AS h
                   JOIN unnest(judged) AS j ON j.n = h.n
-                  LEFT JOIN books.documents r
-                         ON r.company = write_documents.company AND r.type = h.ref_type
-                        AND r.doc_no = h.ref_doc_no
                  WHERE cardinality(j.faults) = 0 AND j.n = j.first
                  ORDER BY h.type, h.doc_no
                 ON CONFLICT (company, type, doc_no) DO UPDATE SET status = d.status WHERE false
                 RETURNING d.id)
             SELECT coalesce(array_agg(id), '{{}}') INTO made FROM fresh;
+            -- A new statement: it sees those that the pass has waited for.
+            SELECT array_agg(k.n), array_agg(k.id) INTO ns, ids
+              FROM (SELECT h.n, (SELECT d.id FROM books.documents d
+                                  WHERE d.company = write_documents.company AND d.type = h.type
+                                    AND d.doc_no = h.doc_no) AS id
+                      FROM unnest(heads) AS h
+                      JOIN unnest(judged) AS j ON j.n = h.n
+                     WHERE cardinality(j.faults) = 0 AND j.n = j.first) k;
             WITH renewed AS (
                 UPDATE books.documents AS d
                    SET ({HEAD}, {SUMS}, content_hash, ref_document_id, principal, source, version,
                         updated_at)
-                     = ({_of("h", HEAD)}, {_of("j", SUMS)}, j.content_hash,
-                        (SELECT r.id FROM books.documents r
-                          WHERE r.company = write_documents.company AND r.type = h.ref_type
-                            AND r.doc_no = h.ref_doc_no),
+                     = ({_of("h", HEAD)}, {_of("j", SUMS)}, j.content_hash, {_REFERRED},
                         write_documents.principal, write_documents.source, d.version + 1,
                         clock_timestamp())
-                  FROM unnest(heads) AS h JOIN unnest(judged) AS j ON j.n = h.n
-                 WHERE cardinality(j.faults) = 0 AND j.n = j.first
-                   AND d.company = write_documents.company AND d.type = h.type
-                   AND d.doc_no = h.doc_no AND d.id <> ALL (made)
-                   AND d.status = 'draft' AND d.content_hash <> j.content_hash
+                  FROM unnest(ns, ids) AS k (n, id)
+                  JOIN unnest(heads) AS h ON h.n = k.n
+                  JOIN unnest(judged) AS j ON j.n = k.n
+                 WHERE d.id = k.id AND d.id <> ALL (made) AND d.status = 'draft'
+                   AND d.content_hash <> j.content_hash
                    AND (brands IS NULL OR d.brand = ANY (brands))
                 RETURNING d.id)
             SELECT coalesce(array_agg(id), '{{}}') INTO changed FROM renewed;
@@ -243,21 +253,13 @@ def _write_documents() -> None:
                 DELETE FROM books.document_lines WHERE document_id = ANY (changed);
             END IF;
             INSERT INTO books.document_lines (document_id, {LINE})
-            SELECT d.id, {_of("l", LINE)}
-              FROM unnest(heads) AS h
-              JOIN unnest(judged) AS j
-                ON j.n = h.n AND j.n = j.first AND cardinality(j.faults) = 0
-              JOIN books.documents d ON d.company = write_documents.company AND d.type = h.type
-               AND d.doc_no = h.doc_no AND d.id = ANY (made || changed)
-              JOIN unnest(lines) AS l ON l.n = h.n
-             ORDER BY d.id, l.line_no;
+            SELECT k.id, {_of("l", LINE)}
+              FROM unnest(ns, ids) AS k (n, id) JOIN unnest(lines) AS l ON l.n = k.n
+             WHERE k.id = ANY (made || changed) ORDER BY k.id, l.line_no;
             -- What was made together could not be named before it was there.
-            UPDATE books.documents AS d SET ref_document_id = r.id
-              FROM unnest(heads) AS h
-              JOIN books.documents r ON r.company = write_documents.company
-               AND r.type = h.ref_type AND r.doc_no = h.ref_doc_no
-             WHERE d.company = write_documents.company AND d.type = h.type
-               AND d.doc_no = h.doc_no AND d.id = ANY (made || changed)
+            UPDATE books.documents AS d SET ref_document_id = {_REFERRED}
+              FROM unnest(ns, ids) AS k (n, id) JOIN unnest(heads) AS h ON h.n = k.n
+             WHERE d.id = k.id AND h.ref_doc_no IS NOT NULL AND d.id = ANY (made || changed)
                AND d.ref_document_id IS NULL;
             RETURN NEXT;
         END $$""")
@@ -315,9 +317,10 @@ def _put_documents() -> None:
                       FROM unnest(judged) AS j
                       JOIN unnest(heads) AS h ON h.n = j.n
                       LEFT JOIN unnest(judged) AS f ON f.n = j.first
-                      LEFT JOIN books.documents d ON cardinality(j.faults) = 0
-                            AND d.company = put_documents.company AND d.type = h.type
-                            AND d.doc_no = h.doc_no
+                      LEFT JOIN LATERAL (
+                        SELECT x.* FROM books.documents x
+                         WHERE x.company = put_documents.company AND x.type = h.type
+                           AND x.doc_no = h.doc_no OFFSET 0) d ON cardinality(j.faults) = 0
                       CROSS JOIN LATERAL (SELECT (CASE
                         WHEN cardinality(j.faults) > 0 THEN ARRAY[NULL, NULL]
                         WHEN brands IS NOT NULL AND (d.brand = ANY (brands)) IS NOT TRUE THEN
