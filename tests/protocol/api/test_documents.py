@@ -216,9 +216,22 @@ async def test_the_limits_of_size_are_those_of_a_batch(settings: ApiSettings) ->
 async def test_a_thousand_documents_are_one_request(
     books: httpx.AsyncClient, engine: AsyncEngine
 ) -> None:
-    """And two such requests in opposite order, at once, make each document once."""
+    """And two such requests in opposite order, at once, make each document once.
+
+    One of them waits for the other; where that takes longer than a request waits for a row, it is
+    told to come again, and does.
+    """
     many = [sale(f"HD-{n:04}") for n in range(1000)]
-    forth, back = await asyncio.gather(send(books, *many), send(books, *many[::-1]))
+
+    async def sent(documents: list[dict[str, Any]]) -> httpx.Response:
+        for _ in range(20):
+            answer = await send(books, *documents)
+            if answer.status_code != 503:
+                break
+            problem_of(answer, 503, "busy")
+        return answer
+
+    forth, back = await asyncio.gather(sent(many), sent(many[::-1]))
     assert (forth.status_code, back.status_code) == (200, 200)
     assert forth.json()["created"] + back.json()["created"] == 1000
     assert forth.json()["unchanged"] + back.json()["unchanged"] == 1000
