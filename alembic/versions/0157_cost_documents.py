@@ -8,7 +8,7 @@ What a job has still to do is staged, so that each of its transactions only copi
 from alembic import op
 
 revision = "0157_cost_documents"
-down_revision = "0171_movement_documents"
+down_revision = "0154_posting_lines"
 branch_labels = None
 depends_on = None
 

@@ -7,7 +7,7 @@ for are of one transaction. Keys are kept as text, in the order of the task's ke
 from alembic import op
 
 revision = "0164_migration_runs"
-down_revision = "0154_posting_lines"
+down_revision = "0162_job_approver"
 branch_labels = None
 depends_on = None
 

@@ -9,7 +9,7 @@ those of before and of workers of the version before, are held against the sum a
 from alembic import op
 
 revision = "0175_owed_stock"
-down_revision = "0162_job_approver"
+down_revision = "0171_movement_documents"
 branch_labels = None
 depends_on = None
 
