@@ -21,6 +21,8 @@ WHY: Mapping[Refused, str] = {
 
 # A redrive of a group is one of each of its members: whoever must ask for those must ask for it.
 IMPLIED_BY: Mapping[Action, Action] = {Action.GROUP_REDRIVE: Action.JOB_REDRIVE}
+# Acts that are jobs: who approves one says what he approves, as the job that it is.
+OF_JOBS = frozenset({Action.POSTING_UNPOST})
 
 
 async def use_given(
@@ -61,9 +63,12 @@ async def require_given(
 
 def approval_required(action: Action, target: str, refused: Refused | None = None) -> Problem:
     """The 403 that says how to get an approval that counts."""
+    what = f'"target": "{target}"'
+    if action in OF_JOBS:
+        what = '"job": {the same kind, company, brand and payload}'
     how = (
         f'another account with role operate sends POST /v1/approvals {{"action": "{action}", '
-        f'"target": "{target}"}}; then send this again with {{"approval": "<its id>"}}'
+        f'{what}}}; then send this again with {{"approval": "<its id>"}}'
     )
     detail = how if refused is None else f"{WHY[refused]}: {how}"
     more: dict[str, Any] = {

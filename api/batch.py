@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
+from api.acts import act_among_many
 from api.authentication import Caller
 from api.bodies import SubmitAnswer, SubmitBody
 from api.gate import BATCH_PATH
@@ -177,7 +178,7 @@ def _judged(item: Any, kinds: Mapping[str, Kind], who: Caller) -> tuple[Submit |
         refuse_beyond_rights(item, checked, who)
     except ProblemRaised as raised:
         return raised.problem, True
-    return checked, False
+    return act_among_many(checked, kinds) or checked, False
 
 
 def _placed(problem: Problem, index: int) -> Problem:

@@ -6,6 +6,7 @@ Requests are checked by these models; answers are written by `job_view()` and de
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -60,6 +61,9 @@ class SubmitBody(BaseModel):
     )
     priority: int | None = Field(None, ge=0, le=9, description="larger first; 5 by default")
     max_attempts: int | None = Field(None, ge=1, le=1000, description="up to the kind's cap")
+    approval: Annotated[UUID, Field(strict=False)] | None = Field(
+        None, description="of a kind that is an act: id of another account's approval"
+    )
 
 
 class Links(BaseModel):
@@ -142,6 +146,7 @@ class JobSummary(BaseModel):
     cleanup_pending: bool
     payload_version: int
     principal: str
+    approver: str | None = Field(description="of an act: the other account that approved it")
     created_at: str
     available_at: str
     started_at: str | None
@@ -197,6 +202,7 @@ def job_summary(row: Row) -> dict[str, Any]:
         "cleanup_pending": row["cleanup_due"],
         "payload_version": row["payload_version"],
         "principal": row["principal"],
+        "approver": row["approver"],
         "created_at": show_instant(row["created_at"]),
         "available_at": show_instant(row["available_at"]),
         "started_at": show_instant(row["started_at"]),

@@ -65,6 +65,7 @@ SUMMARY = {
     "cleanup_pending": False,
     "payload_version": 1,
     "principal": PRINCIPAL,
+    "approver": None,
     "created_at": "2026-02-01T01:00:01.901377Z",
     "available_at": "2026-02-01T01:00:01.901377Z",
     "started_at": "2026-02-01T01:00:02.218540Z",
@@ -171,6 +172,7 @@ KIND = {
     "max_running": None,
     "internal": False,
     "made_by": None,
+    "approval": None,
     "running": 2,
 }
 FREEZE = {

@@ -50,6 +50,7 @@ from api.example_bodies import (
 from api.file_examples import FILE_ANSWERS
 from api.ledger_examples import LEDGER_ANSWERS, LEDGER_PARAMETERS
 from api.migration_examples import MIGRATION_ANSWERS
+from api.posting_examples import OUTCOMES
 
 ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "POST /v1/jobs": {"202": SUBMITTED, "200": JOINED},
@@ -57,6 +58,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "GET /v1/jobs": {"200": {"jobs": [SUMMARY], "next_cursor": CURSOR}},
     "GET /v1/jobs/{job_id}": {"200": JOB},
     "GET /v1/jobs/{job_id}/why": {"200": WHY},
+    "GET /v1/jobs/{job_id}/outcomes": {"200": OUTCOMES},
     "POST /v1/jobs/{job_id}/cancel": {"200": CANCELLED},
     "POST /v1/jobs/{job_id}/redrive": {
         "202": {"id": DEAD_ID, "state": "pending", "status_url": DEAD_URL}

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.actions import outdated
+from api.acts import act_among_many
 from api.approving import require_given
 from api.authentication import Caller
 from api.batch import Batch, answer_batch, place, refuse_lost_rights, tell_made, without_room
@@ -119,6 +120,7 @@ def _opening(
         return wanted, None
     item = {name: value for name, value in raw["join"].items() if value is not None} | own
     join = check_submit(item, kinds, who.principal)
+    join = act_among_many(join, kinds) or join
     refuse_beyond_rights(item, join, who)
     return wanted, place(join, "join") if isinstance(join, Problem) else join
 

@@ -47,6 +47,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/jobs/{job_id}"): READ,
     ("GET", "/v1/jobs/{job_id}/events"): READ,
     ("GET", "/v1/jobs/{job_id}/why"): READ,
+    ("GET", "/v1/jobs/{job_id}/outcomes"): READ,
     ("POST", "/v1/jobs/{job_id}/cancel"): OPERATE,
     ("POST", "/v1/jobs/{job_id}/redrive"): OPERATE,
     ("POST", "/v1/groups"): Rule(role=Role.SUBMIT),

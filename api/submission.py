@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
+from uuid import UUID
 
 from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from api.acts import note_if_act, refuse_act, strange_approval
 from api.authentication import Caller
 from api.bodies import SubmitBody, job_url, show_instant
 from api.idempotency import (
@@ -53,6 +55,7 @@ class Request:
 
     asked: Asked | None
     checked: Submit | Problem
+    approval: UUID | None = None
 
 
 def read_submission(
@@ -69,9 +72,13 @@ def read_submission(
     checked = check_submit(raw, kinds, who.principal)
     # Before the key is looked up: who has lost a right gets no stored answer either.
     refuse_beyond_rights(raw, checked, who)
+    refuse_act(checked, kinds, who)
     if asked is None and isinstance(checked, Problem):
         raise ProblemRaised(checked)
-    return Request(asked=asked, checked=checked)
+    approval = None
+    if isinstance(checked, Submit) and raw.get("approval") is not None:
+        approval = UUID(raw["approval"])
+    return Request(asked=asked, checked=checked, approval=approval)
 
 
 def check_submit(
@@ -95,7 +102,7 @@ def check_submit(
         rule = f"is not submitted: its jobs are made by {kind.made_by or 'the platform'}"
         return field_problem("internal-kind", "kind", rule, body.kind)
     payload = to_json(raw["payload"])
-    problem = payload_problem(kind, payload)
+    problem = strange_approval(kind, raw.get("approval")) or payload_problem(kind, payload)
     if problem is not None:
         return problem
     return Submit(
@@ -161,7 +168,7 @@ async def submit(resources: Resources, request: Request) -> Answer:
             found = await begin(conn, request.asked)
             if found is not None:
                 return found
-        answer = await _enqueue(conn, request.checked, admission)
+        answer = await _enqueue(conn, resources, request, admission)
         if request.asked is not None:
             hours = resources.settings.idempotency_hours
             await store_answer(conn, request.asked, answer, hours=hours)
@@ -187,8 +194,9 @@ async def begin(conn: AsyncConnection, asked: Asked) -> Answer | None:
 
 
 async def _enqueue(
-    conn: AsyncConnection, checked: Submit | Problem, admission: Admission
+    conn: AsyncConnection, resources: Resources, request: Request, admission: Admission
 ) -> Answer:
+    checked = request.checked
     if isinstance(checked, Problem):
         raise ProblemRaised(checked)
     try:
@@ -197,6 +205,7 @@ async def _enqueue(
         accepted = await enqueue(conn, checked)
     except EnqueueRefused as refused:
         raise ProblemRaised(refusal_problem(refused, checked)) from None
+    await note_if_act(conn, resources, checked, accepted, request.approval)
     if accepted.created:
         admission.made(checked)
     return accepted_answer(checked, accepted)

@@ -4,14 +4,17 @@ An approval is for one action on one target, valid for a while and used once, in
 the act: an act that is refused or rolled back uses none. Whoever gave it cannot use it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.audit import Action, noted
+from shared.json_text import to_json
 
 # The acts that can be made to ask for one (CHOT_APPROVALS).
 APPROVABLE = frozenset(
@@ -71,7 +74,8 @@ GIVE_APPROVAL = text(f"""
         company="given.company",
         brand="given.brand",
         approval_id="given.id",
-        facts="jsonb_strip_nulls(jsonb_build_object('reason', given.reason))",
+        facts="jsonb_strip_nulls(jsonb_build_object('reason', given.reason,"
+        " 'job', CAST(:job AS jsonb)))",
     )
 }
     SELECT id, action, target, approver, reason, created_at, expires_at FROM given""")
@@ -87,10 +91,12 @@ async def give_approval(
     company: str | None = None,
     brand: str | None = None,
     reason: str | None = None,
+    job: Mapping[str, Any] | None = None,
 ) -> RowMapping:
     """Approve one act for so long. Again by the same account: the open one is renewed.
 
-    Whether the approver may see the target is the caller's to judge.
+    `job`: what the audit is to tell of the job that the act is. Whether the approver may see the
+    target is the caller's to judge.
     """
     assert action in APPROVABLE, f"nothing asks for an approval of {action}"
     binds = {
@@ -101,6 +107,7 @@ async def give_approval(
         "approver": approver,
         "reason": reason,
         "minutes": minutes,
+        "job": None if job is None else to_json(dict(job)),
     }
     return (await conn.execute(GIVE_APPROVAL, binds)).mappings().one()
 

@@ -1,11 +1,11 @@
 """Approvals: what one account lets another one do, once."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from api.approval_targets import find_target
+from api.approval_targets import Named, find_target
 from api.authentication import Caller
 from api.bodies import show_instant
 from api.dependencies import Ready, Who
@@ -34,8 +34,15 @@ class ApprovalBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    action: Literal["job.redrive", "group.redrive", "period.close", "period.reopen"]
-    target: Target = Field(description="id of the job or group; of a period SAMPLE/2026-01")
+    action: Literal[
+        "job.redrive", "group.redrive", "period.close", "period.reopen", "posting.unpost"
+    ]
+    target: Target | None = Field(
+        None, description="id of the job or group; of a period SAMPLE/2026-01"
+    )
+    job: dict[str, Any] | None = Field(
+        None, description="of posting.unpost: kind, company, brand and payload, as it will be sent"
+    )
     reason: str | None = Field(None, min_length=1, max_length=500, description="for the audit")
 
 
@@ -54,7 +61,16 @@ class ApprovalAnswer(BaseModel):
     "",
     status_code=201,
     response_class=Response,
-    responses=problems(*OF_A_BODY, "job-not-found", "group-not-found", "period-not-found")
+    responses=problems(
+        *OF_A_BODY,
+        "job-not-found",
+        "group-not-found",
+        "period-not-found",
+        "unknown-kind",
+        "internal-kind",
+        "unknown-company",
+        "unknown-brand",
+    )
     | {201: {"model": ApprovalAnswer, "description": "Approved; given again, it is renewed."}},
     openapi_extra={
         "requestBody": {
@@ -82,7 +98,7 @@ async def approve(request: Request, resources: Ready, who: Who) -> Response:
 async def _give(resources: Resources, body: ApprovalBody, who: Caller) -> dict[str, str | None]:
     action = Action(body.action)
     async with resources.transaction() as conn:
-        target = await find_target(conn, action, body.target, who)
+        target = await find_target(conn, action, Named(body.target, body.job, resources.kinds), who)
         given = await give_approval(
             conn,
             action,
@@ -92,6 +108,7 @@ async def _give(resources: Resources, body: ApprovalBody, who: Caller) -> dict[s
             company=target.company,
             brand=target.brand,
             reason=body.reason,
+            job=target.told,
         )
     return {
         "id": str(given["id"]),

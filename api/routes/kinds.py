@@ -28,6 +28,7 @@ class KindView(BaseModel):
     max_running: int | None = Field(description="of its code; others: GET /v1/limits")
     internal: bool = Field(description="its jobs are not submitted")
     made_by: str | None = Field(description="of an internal kind: what makes its jobs")
+    approval: str | None = Field(description="the act that its jobs are, which may ask for one")
     running: int
 
 

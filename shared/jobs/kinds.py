@@ -7,7 +7,7 @@ from shared.access import EVERYTHING, IN_SCOPE, Scope
 
 LIST_KINDS = text(f"""
     SELECT k.name, k.queue, k.paused, k.payload_version, k.on_duplicate, k.max_attempts,
-           k.timeout_seconds, k.max_running, k.internal, k.made_by,
+           k.timeout_seconds, k.max_running, k.internal, k.made_by, k.approval,
            coalesce(r.running, 0) AS running
       FROM chot.kinds k
       LEFT JOIN (

@@ -14,7 +14,7 @@ COLUMNS = """j.id, j.kind, j.company, j.brand, j.queue, j.state, j.priority, j.a
            j.progress_done, j.progress_total, j.progress_unit, j.progress_message,
            j.progress_rate, j.progress_at, j.progress_fence, j.cleanup_due, j.payload_version,
            j.principal, j.created_at, j.started_at, j.finished_at, j.redriven_at, j.redriven_by,
-           j.redriven_approver, j.group_id, j.joins"""
+           j.redriven_approver, j.group_id, j.joins, j.approver"""
 # The error one by one: joined, a few hundred jobs would have it read the whole table.
 WATCHED_JOBS = text(f"""
     SELECT {COLUMNS}, {MOMENT},

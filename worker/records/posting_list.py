@@ -8,10 +8,10 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.jobs.outcomes import SUCCESSES
 from shared.kinds.posting import Selection
 from shared.types import ClaimedJob
 
-SUCCESSES = ("POSTED", "ALREADY_POSTED", "ALREADY_REVERSED", "REVERSED")
 # So many failures stand in a job's result; all of them in its outcomes.
 MOST_FAILURES = 100
 
@@ -125,8 +125,8 @@ class Outcome:
         return self.codes[0] if self.codes else self.success
 
 
-# Each row by its key, and then by its place: joined by the number a chunk could read the whole list.
-# `codes` would be an array of arrays of different lengths, which PostgreSQL has not: JSON texts.
+# Each row by its key, and then by its place: joined by the number a chunk could read the whole
+# list. `codes` would be an array of arrays of different lengths, which PostgreSQL has not: JSON.
 NOTE = text("""
     UPDATE books.posting_items i
        SET done = true, outcome = o.outcome, detail = nullif(o.detail, ''), entry_id = o.entry_id,

@@ -54,6 +54,7 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("GET", "/v1/jobs/{job_id}"): Role.READ,
     ("GET", "/v1/jobs/{job_id}/events"): Role.READ,
     ("GET", "/v1/jobs/{job_id}/why"): Role.READ,
+    ("GET", "/v1/jobs/{job_id}/outcomes"): Role.READ,
     ("POST", "/v1/jobs/{job_id}/cancel"): Role.OPERATE,
     ("POST", "/v1/jobs/{job_id}/redrive"): Role.OPERATE,
     ("POST", "/v1/groups"): Role.SUBMIT,
