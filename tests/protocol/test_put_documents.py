@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import re
 import unicodedata
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.documents.put import put_documents
 from tests.document_books import codes, mark_posted, one, put, sale, stock_books
 from tests.factories import eventually, fetch, scalar
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+FAULT_CODE = re.compile(r"""["']([A-Z]{2,}(?:_[A-Z]+)+|MISSING|INVALID|DUPLICATE|OVERFLOW)["']""")
 
 
 @pytest.fixture
@@ -416,6 +422,26 @@ async def test_books_are_written_at_read_committed_only(books: AsyncEngine) -> N
     async with books.connect() as conn:
         with pytest.raises(DBAPIError, match="COMPANY_UNKNOWN"):
             await put_documents(conn, "NONE", "[]", principal="a", source="test")
+
+
+async def test_the_page_puts_what_it_shows(books: AsyncEngine) -> None:
+    """docs/documents.md: its file, with a store and an item that ACME has."""
+    said = (DOCS / "documents.md").read_text().partition("<<'END'\n")[2].partition("\nEND")[0]
+    documents = json.loads(said.replace("LUA-01", "R1").replace("LUA0001", "LY"))
+    answers = await put(books, *documents)
+    assert [each.outcome for each in answers] == ["created"] * 3, answers
+
+
+def test_every_fault_is_on_the_page() -> None:
+    """With what to do about it."""
+    table = (DOCS / "documents.md").read_text().partition("## Faults")[2].partition("## Numbers")[0]
+    told = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", table))
+    known = {
+        code
+        for path in (DOCS.parent / "alembic" / "versions").glob("015[012]_*.py")
+        for code in FAULT_CODE.findall(path.read_text())
+    }
+    assert told == known
 
 
 async def test_a_thousand_documents_are_one_call(books: AsyncEngine) -> None:
