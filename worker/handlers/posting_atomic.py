@@ -15,10 +15,11 @@ from sqlalchemy.exc import DBAPIError
 from shared.database import sqlstate_of
 from shared.errors import PermanentError
 from shared.exact_json import dump_exact
+from shared.jobs.outcomes import SUCCESSES
 from shared.kinds.posting import PostingPayload
 from worker.context import JobContext
 from worker.records.posting import GATE_REFUSALS, Poster, look_up_by_keys
-from worker.records.posting_list import SUCCESSES, give_up, read_failures, summarize
+from worker.records.posting_list import give_up, read_failures, summarize
 from worker.records.posting_stage import (
     ANY_CHANGED,
     COUNT_REFUSED,

@@ -295,6 +295,6 @@ async def test_sql_of_another_service_is_refused_and_the_platform_is_not(
 def test_a_kind_is_an_act_that_there_is() -> None:
     plain = KINDS[0]
     for more in ({"approval": "no.such"}, {"approval": "posting.unpost", "internal": True}):
-        odd = Kind(name="a.b", payload=plain.payload, timeout=plain.timeout, **more)  # type: ignore[arg-type]
+        odd = Kind(name="a.b", payload=plain.payload, timeout=plain.timeout, **more)
         with pytest.raises(ConfigRefused, match="approval="):
             _refuse_unsound("here", odd)
