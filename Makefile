@@ -2,7 +2,7 @@
 # Python 3.11 or newer and make, nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo up test test-long faults mutants scenarios bench check format lock images clean distclean
+.PHONY: help venv demo demo-month up test test-long faults mutants scenarios bench check format lock images clean distclean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,6 +21,7 @@ $(1) $(PYTEST) -m '($(2)) and alone' $(PYTEST_ARGS) || [ $$? -eq 5 ] || code=1; 
 exit $$code
 endef
 FAULTS_ARGS ?=
+MONTH_ARGS ?=
 MUTANTS_ARGS ?=
 SCENARIOS_ARGS ?=
 BENCH_ARGS ?= --write
@@ -30,6 +31,7 @@ DEBIAN_POSTGRES ?= /usr/lib/postgresql/15/bin
 
 help:
 	@echo 'make demo       a costing job, killed half-way and finished by another worker (1 min)'
+	@echo 'make demo-month a month by jobs alone, twice, the second time with workers killed (90 s)'
 	@echo 'make up         the whole platform in the foreground, until Ctrl-C'
 	@echo 'make test       the tests (20 min on two cores); PYTEST_ARGS="-k lease" narrows them'
 	@echo 'make test-long  also sizes, images, PostgreSQL 15 and the second SQS emulator'
@@ -65,6 +67,9 @@ $(VENV)/installed: pyproject.toml requirements/dev.txt
 
 demo: venv
 	@$(BIN)/python -m dev.demo
+
+demo-month: venv
+	@$(BIN)/python -m dev.demo_month $(MONTH_ARGS)
 
 up: venv
 	@$(BIN)/python -m dev.stack
