@@ -151,6 +151,14 @@ async def test_cents_of_a_currency_that_has_some(books: Books, owner_engine: Any
     assert (await post_one(books, off)).detail == "UNBALANCED: debit 5.01, credit 5.05"
 
 
+async def test_a_half_goes_up_below_zero_as_well(books: Books) -> None:
+    """As the value of a movement does: stock and ledger are held to each other."""
+    facts = {"currency": "USD", "fc_rate": 0.5, "party": "S1"}
+    one = await draft(books, "purchase", "P1", *_bought(100, -7), **facts, fc_total=93)
+    assert (await post_one(books, one)).outcome == "POSTED"
+    assert await ledger_of(books, one) == [("1561", 50), ("1561", -3), ("331", -47)]
+
+
 async def test_what_is_taken_off_a_price_is_a_line_below_zero(books: Books) -> None:
     """It stands on the other side: the ledger knows no amounts below zero."""
     facts = {"party": "C1", "total": 99, "vat_total": 9}

@@ -42,8 +42,8 @@ _HEADS = """
                d.version, d.type, d.doc_no, d.posting_date, d.brand, d.store, d.to_store, d.party,
                d.account, d.memo, d.currency, d.fc_total, d.fc_vat_total,
                c.minor_digits, f.one, f.rate, f.is_foreign,
-               coalesce(round(d.fc_total * f.rate * f.one), d.total) AS total,
-               coalesce(round(d.fc_vat_total * f.rate * f.one), d.vat_total) AS vat_total,
+               coalesce(floor(d.fc_total * f.rate * f.one + 0.5), d.total) AS total,
+               coalesce(floor(d.fc_vat_total * f.rate * f.one + 0.5), d.vat_total) AS vat_total,
                p.period, p.status AS period_status,
                r.company AS rule_company, r.version AS rule_version, r.series, r.rest AS rest_rule,
                d.status, s.stop, w.listed
@@ -84,8 +84,8 @@ _HEADS = """
                SELECT count(*) AS lines, count(coalesce(l.net, l.fc_net)) AS amounts,
                       count(coalesce(l.vat, l.fc_vat)) AS vats,
                       min(l.line_no) FILTER (WHERE coalesce(l.net, l.fc_net) IS NULL) AS bare,
-                      sum(coalesce(round(l.fc_net * h.rate * h.one), l.net)) AS net,
-                      sum(coalesce(round(l.fc_vat * h.rate * h.one), l.vat)) AS vat
+                      sum(coalesce(floor(l.fc_net * h.rate * h.one + 0.5), l.net)) AS net,
+                      sum(coalesce(floor(l.fc_vat * h.rate * h.one + 0.5), l.vat)) AS vat
                  FROM books.document_lines l
                 WHERE l.document_id = h.document_id AND h.stop IS NULL) l),"""
 # One row a document at least, so that the windows have what to say of each. Legs of the rule come
@@ -130,8 +130,8 @@ _LEGS = """
                            ELSE l.fc_net END AS fc_amount
                  FROM books.document_lines l
                 CROSS JOIN LATERAL (
-                      SELECT coalesce(round(l.fc_net * k.rate * k.one), l.net) AS net,
-                             coalesce(round(l.fc_vat * k.rate * k.one), l.vat) AS vat) v
+                      SELECT coalesce(floor(l.fc_net * k.rate * k.one + 0.5), l.net) AS net,
+                             coalesce(floor(l.fc_vat * k.rate * k.one + 0.5), l.vat) AS vat) v
                 WHERE l.document_id = k.document_id AND x.per = 'line'
                 UNION ALL
                SELECT 0, k.account, NULL, NULL, NULL, NULL, NULL, NULL,
