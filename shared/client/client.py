@@ -27,6 +27,7 @@ from shared.client.errors import (
     error_of_answer,
     no_answer_of_ours,
 )
+from shared.client.files import Files
 from shared.client.groups import Groups
 from shared.client.ledger import Ledger
 from shared.client.migrations import Migrations
@@ -49,6 +50,7 @@ from shared.types import JobState
 
 DEADLINE_SECONDS = 60.0
 TIMEOUT_SECONDS = 15.0
+FILE_SECONDS = 60.0  # between some bytes of a file, and for the answer behind its last one
 LONGEST_POLL_SECONDS = 20.0
 # Two of the api's heartbeats at the least: a stream that is silent for longer is dead.
 STREAM_SILENCE_SECONDS = 60.0
@@ -81,6 +83,7 @@ class ChotClient:
         self.periods = Periods(self._ask, deadline)
         self.costs = Costs(self._ask, self._file, deadline)
         self.documents = Documents(self._ask)
+        self.files = Files(self._ask, self._send_file, deadline)
         self.ledger = Ledger(self._ask)
         self.migrations = Migrations(self._ask)
         self._timeout = timeout
@@ -238,6 +241,14 @@ class ChotClient:
     async def _file(self, path: str) -> AsyncIterator[httpx.Response]:
         async with self._http.stream("GET", path, headers={"Accept": "*/*"}) as answer:
             yield answer
+
+    async def _send_file(
+        self, given: Mapping[str, str], parts: AsyncIterator[bytes], size: int
+    ) -> httpx.Response:
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        return await self._http.post(
+            "/v1/files", params=given, content=parts, headers=headers, timeout=FILE_SECONDS
+        )
 
     async def why(self, job_id: UUID | str) -> Why:
         """Why the job is not running, or not done: the first thing that keeps it, and all facts."""

@@ -13,6 +13,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dev.sqs import bucket_name, ensure_bucket
+from shared.client import ChotClient
+from shared.client.errors import FileNotFound
 from tests.costing_books import SEED
 from tests.factories import eventually, scalar
 from tests.fleet import ROOT, Fleet
@@ -107,6 +109,30 @@ async def test_a_file_that_cannot_be_read_ends_the_command_with_its_reason(
     told = await importer(MOVEMENTS, "--as", "movements", "--json")
     assert told.returncode == 0
     assert '"created": 5' in told.stdout
+
+
+async def test_the_client_sends_a_file_and_submits_its_import(
+    importer: Importer, fleet: Fleet
+) -> None:
+    """In Python, as the command does it; removed, the file is unknown to the next import."""
+    started(fleet)
+    path = importer.home / "mine.csv"
+    path.write_text(MOVEMENTS)
+    async with ChotClient(importer.env["CHOT_API_URL"], TOKEN) as chot:
+        file = await chot.files.send(path, company="ACME")
+        assert (await chot.files.send(path, company="ACME"))["id"] == file["id"]
+        payload = {"task": "import.movements", "params": {"file": file["id"]}}
+        made = await chot.submit("migration.run", company="ACME", payload=payload)
+        job = await chot.wait(made.id, timeout=60)
+        assert job.result is not None
+        assert job.result["counts"] == {"created": 5}
+        await chot.files.remove(file["id"])
+        with pytest.raises(FileNotFound):
+            await chot.files.remove(file["id"])
+        again = await chot.submit("migration.run", company="ACME", payload=payload)
+        ended = await chot.wait(again.id, timeout=60)
+        assert ended.error is not None
+        assert ended.error["code"] == "FILE_UNKNOWN"
 
 
 async def test_workers_that_are_killed_on_the_way_change_nothing(
