@@ -21,6 +21,7 @@ from tests.costing_books import FEBRUARY, Books
 from tests.factories import execute, fetch, scalar
 from tests.ledger_books import open_ledger
 from tests.posting_books import close, draft, post
+from tests.unposting_books import unpost
 
 
 @pytest.fixture
@@ -222,3 +223,66 @@ async def test_goods_made_pass_through_production(books: Books) -> None:
     assert [tuple(side) for side in sides] == [(0, 4_600), (4_600, 0)]
     assert result["amounts"]["production"] == "0"
     assert await stock(books) == await worth(books)
+
+
+@pytest.mark.parametrize("by", ["day_store", "slip"])
+async def test_what_a_later_period_takes_back_is_the_opposite(books: Books, by: str) -> None:
+    """A sale at what it had cost and a write-off, whether their costs were unposted, too, or not."""
+    day, back = date(2026, 1, 8), date(2026, 2, 3)
+    sale = await draft(books, "sale", "S1", {"item": "A", "qty": 4, "net": 9_000}, total=9_000,
+                       vat_total=0, party="C1", day=day)  # fmt: skip
+    sold = await books.move("issue", 4, day=day, doc="S1")
+    lost = await books.move("adjust_out", 1, day=day, doc="K1")
+    await post(books, documents=[sale])
+    await books.cost(brand=None)
+    await costs_posted(books, by=by)
+    if by == "slip":
+        dependants = {"reversal_date": "2026-02-03", "dependants": "reverse"}
+        result = await unpost(books, documents=[sale], **dependants)
+        assert result["outcome"] == "succeeded", result
+    await books.move("issue", 4, day=back, doc="S1", reverses=sold)
+    await books.move("adjust_out", 1, day=back, doc="K1", reverses=lost)
+    await books.cost(FEBRUARY, brand=None)
+    await costs_posted(books, FEBRUARY, by=by)
+    left = await accounts(books)
+    assert (left.get("632", 0), left.get("1381", 0)) == (0, 0)
+    assert await stock(books) == await worth(books, FEBRUARY)
+    assert (await costs_posted(books, FEBRUARY, by=by))["outcome"] == "nothing_to_do"
+
+
+async def test_a_return_to_a_supplier_that_a_later_period_takes_back(books: Books) -> None:
+    """His note was another than the goods had cost: neither is left."""
+    day, back = date(2026, 1, 8), date(2026, 2, 3)
+    first = await books.move("receipt", 2, value=3_000, item="B", doc="P9")
+    line = {"item": "B", "qty": 2, "net": 3_000}
+    await draft(books, "purchase", "P9", line, total=3_000, vat_total=0, party="V1")
+    gone = await books.move("purchase_return", 1, item="B", day=day, doc="PR1", ref=first)
+    line = {"item": "B", "qty": 1, "net": 1_400}
+    note = await draft(books, "purchase_return", "PR1", line, day=day, total=1_400, vat_total=0,
+                       party="V1")  # fmt: skip
+    await post(books, types=["purchase", "purchase_return"])
+    await books.cost(brand=None)
+    await costs_posted(books, by="slip")
+    assert (await accounts(books))["632"] == 100
+    await unpost(books, documents=[note], reversal_date="2026-02-03", dependants="reverse")
+    await books.move("purchase_return", 1, item="B", day=back, doc="PR1", reverses=gone)
+    await books.cost(FEBRUARY, brand=None)
+    await costs_posted(books, FEBRUARY, by="slip")
+    assert await stock(books) == await worth(books, FEBRUARY)
+    assert "632" not in await accounts(books)
+
+
+async def test_goods_of_the_time_before_are_there_once(books: Books) -> None:
+    """Their document has put them on stock; a result counts them in what it opens with."""
+    await books.move("opening", 5, value=6_000, item="C", day=date(2026, 1, 1), doc="O1")
+    legs = [
+        {"account": "1561", "side": "debit", "net": 6_000, "item": "C", "store": "R1"},
+        {"account": "41111", "side": "credit", "net": 6_000},
+    ]
+    await draft(books, "opening", "O1", *legs, day=date(2026, 1, 1))
+    assert (await post(books, types=["opening"]))["outcome"] == "succeeded"
+    await books.move("issue", 1, item="C", day=date(2026, 1, 8), doc="S1")
+    await books.cost(brand=None)
+    await costs_posted(books)
+    assert await stock(books) == await worth(books)
+    assert (await worth(books))["R1", "C"] == 4_800

@@ -16,7 +16,8 @@ from shared.costs.legs import BY_HASH, LEGS, REST
 
 # A key is what a document is about, and says its layout by its first letter. The rest of a period
 # is by the hash of its items, so that no document has all of them. Debits and credits of one
-# account stay apart: what came back is not taken off what was sold.
+# account stay apart: what came back is not taken off what was sold. Costs of an earlier period
+# that were unposted in this one are `taken_back` already: the movement that says so does it twice.
 WANTED = f"""
     WITH {LEGS},
     sums AS MATERIALIZED (
@@ -37,6 +38,13 @@ WANTED = f"""
                     WHERE g.company = :company AND g.needs_item
                       AND g.code = books.role_account(:company, r.role)) AS by_item
           FROM books.role_defaults r),
+    taken_back AS (
+        SELECT d.cost_run_id, l.memo AS role, l.store, l.item, l.debit - l.credit AS amount
+          FROM books.gl_entries e
+          JOIN books.documents d ON d.id = e.document_id AND d.type = 'cost'
+          JOIN books.cost_documents c ON c.document_id = d.id AND c.period <> :period
+          JOIN books.gl_lines l ON l.entry_id = e.id
+         WHERE e.company = :company AND e.posting_date BETWEEN :starts_on AND :ends_on),
     legs_of_keys AS (
         SELECT s.key, s.day, s.run_id, s.role, s.store, s.item, s.amount FROM sums s
          WHERE s.amount <> 0
@@ -44,7 +52,10 @@ WANTED = f"""
         SELECT CASE CAST(:by AS text) WHEN 'item_group' THEN 'N-' || coalesce(i.item_group, '')
                     ELSE 'R-' || r.alone || '-' || substr(md5(r.item), 1, 1) END,
                CAST(:ends_on AS date), r.run_id, r.role, r.store, r.item, r.amount
-          FROM rest r JOIN books.items i ON i.company = :company AND i.code = r.item),
+          FROM rest r JOIN books.items i ON i.company = :company AND i.code = r.item
+        UNION ALL
+        SELECT 'R-back', CAST(:ends_on AS date), t.cost_run_id, t.role, t.store, t.item, -t.amount
+          FROM taken_back t),
     lines AS MATERIALIZED (
         SELECT k.key, k.day, max(k.run_id) AS run_id, k.role, a.account, k.store, s.brand,
                CASE WHEN a.by_item THEN k.item END AS item, sum(k.amount) AS amount
