@@ -14,6 +14,7 @@ from shared.access import Role
 from shared.database import open_engine
 from tests.conformance.world import KINDS, in_a_thread
 from tests.cost_run_rows import seed_places, sold, write_file, write_run
+from tests.document_books import put
 from tests.factories import execute, offer_slots
 from tests.fleet import Fleet
 from tests.ledger_books import write_entry
@@ -39,6 +40,13 @@ ENDS: Mapping[str, Mapping[str, Any]] = {
     "succeeded": {"outcome": "succeeded", "result": '{"cost": "1.10"}', "error": None},
     "dead": {"outcome": "failed", "result": None, "error": '{"type": "E", "message": "boom"}'},
 }
+DRAFT = {
+    "type": "cash_in",
+    "doc_no": "PT-1",
+    "doc_date": "2026-01-05",
+    "brand": "LUA",
+    "lines": [{"net": "500"}],
+}
 STATES = ("pending", "running", "cancelled", *ENDS)
 PROGRESS = """
     UPDATE chot.jobs SET progress_done = 5, progress_total = 10, progress_unit = 'rows',
@@ -57,6 +65,7 @@ class Seeded:
     preview: int = 0
     file: str = ""
     entry: int = 0
+    document: int = 0
     jobs: dict[str, str] = field(default_factory=dict)
 
     def client(self) -> httpx.AsyncClient:
@@ -109,7 +118,7 @@ async def _fill(seeded: Seeded) -> None:
 
 
 async def _fill_books(owner: AsyncEngine, seeded: Seeded) -> None:
-    """A cost run with results and an error, a preview, a file, and a ledger with an entry."""
+    """A cost run with results and an error, a preview, a file, a ledger's entry, and a draft."""
     await seed_places(owner, cents=False)
     await execute(owner, ITEM_OF_EXAMPLES)
     error = {
@@ -129,6 +138,9 @@ async def _fill_books(owner: AsyncEngine, seeded: Seeded) -> None:
     )
     seeded.file = str(await write_file(owner, b"Brand,Item\r\n", company="SAMPLE"))
     seeded.entry = await write_entry(owner, company="SAMPLE", brand="LUA")
+    (draft,) = await put(owner, DRAFT, company="SAMPLE")
+    assert draft.document_id is not None, draft.faults
+    seeded.document = draft.document_id
 
 
 async def job_in(client: httpx.AsyncClient, engine: AsyncEngine, state: str) -> str:

@@ -11,6 +11,7 @@ import jsonschema_rs
 import pytest
 
 from api.cost_examples import FILE_ID, RUN_ID
+from api.document_examples import DOCUMENT_ID
 from api.example_bodies import APPROVAL_ID, DEAD_ID, GROUP_ID, JOB_ID
 from api.examples import ANSWERS
 from api.idempotency_key import HEADER
@@ -136,6 +137,7 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
             jobs[str(RUN_ID)] = str(seeded.preview if path == DIFFERENCES else seeded.run)
             jobs[FILE_ID] = seeded.file
             jobs[str(ENTRY_ID)] = str(seeded.entry)
+            jobs[str(DOCUMENT_ID)] = str(seeded.document)
             if path == REDRIVE:
                 jobs[APPROVAL_ID] = await approved(client, seeded, jobs[JOB_ID])
             if "group" in path or path == "/v1/jobs":

@@ -29,7 +29,8 @@ def test_the_api_answers_as_its_description_says(
     seeded: Seeded, tmp_path: Path, phase: str, examples: int
 ) -> None:
     """Whatever is sent: a documented status, its media type, headers and shape, and never a 5xx."""
-    known = {name: getattr(seeded, name) for name in ("key", "run", "preview", "file", "entry")}
+    names = ("key", "run", "preview", "file", "entry", "document")
+    known = {name: getattr(seeded, name) for name in names}
     config = Template(CONFIG.read_text()).substitute(seeded.jobs, **known)
     (tmp_path / "config.toml").write_text(config)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", "config.toml"]
