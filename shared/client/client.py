@@ -33,6 +33,7 @@ from shared.client.ledger import Ledger
 from shared.client.migrations import Migrations
 from shared.client.patience import Outcome, Patience, is_passing
 from shared.client.periods import Periods
+from shared.client.postings import Postings
 from shared.client.reading import items_of, page_of, queues_of, understood
 from shared.client.results import BatchItem, Event, Job, Queue, Submitted, Why
 from shared.client.stream import read_lines, read_messages
@@ -61,9 +62,10 @@ class ChotClient:
     """The api at `url` for the bearer of `token`.
 
     `groups` has the calls on groups, `periods` those on periods, `costs` those on cost runs and
-    files, `documents` those on documents, `ledger` those on entries and reports, `migrations` those
-    on runs of tasks. `deadline` bounds every call with all its tries, `timeout` one try (seconds).
-    Errors are those of shared/client/errors.py. One client may serve any number of tasks.
+    their files, `files` those on files to be sent, `documents` those on documents, `ledger` those
+    on entries and reports, `migrations` those on runs of tasks. `deadline` bounds every call with
+    all its tries, `timeout` one try (seconds). Errors are those of shared/client/errors.py. One
+    client may serve any number of tasks.
     ValueError, at once, for a `url` or a `token` of which no request can be made.
     """
 
@@ -86,6 +88,7 @@ class ChotClient:
         self.files = Files(self._ask, self._send_file, deadline)
         self.ledger = Ledger(self._ask)
         self.migrations = Migrations(self._ask)
+        self.postings = Postings(self._ask)
         self._timeout = timeout
         self._http = httpx.AsyncClient(
             base_url=_named("url", checked_url, url), headers=headers, timeout=timeout
@@ -116,6 +119,7 @@ class ChotClient:
         run_at: datetime | None = None,
         priority: int | None = None,
         max_attempts: int | None = None,
+        approval: UUID | str | None = None,
         key: str | None = None,
     ) -> Submitted:
         """Submit one job, once. Without a `key` of the caller's own it goes out under a new one.
@@ -130,6 +134,7 @@ class ChotClient:
             run_at=run_at,
             priority=priority,
             max_attempts=max_attempts,
+            approval=approval,
         )
         key = fresh_key() if key is None else key
         body = to_json(wanted.body())

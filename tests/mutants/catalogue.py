@@ -2,7 +2,9 @@
 
 from tests.mutants import (
     averages,
+    costs,
     groups,
+    imports,
     judged,
     ledger,
     locking,
@@ -30,4 +32,6 @@ MUTANTS = (
     *runs.MUTANTS,
     *results.MUTANTS,
     *ledger.MUTANTS,
+    *imports.MUTANTS,
+    *costs.MUTANTS,
 )

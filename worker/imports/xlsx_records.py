@@ -7,6 +7,7 @@ in the file's own digits, never a float of ours; what a formula last came to is 
 import io
 import re
 from collections.abc import Iterator, Sequence
+from sys import getsizeof
 from typing import Any, BinaryIO
 from xml.parsers import expat
 from zipfile import BadZipFile, ZipFile
@@ -19,7 +20,8 @@ READ_BYTES = 1 << 16
 MOST_PARTS = 10_000
 MOST_CELLS = 1_000
 LONGEST_ROW = 2 << 20
-MOST_TEXT = 256 << 20  # characters of all shared texts together
+POINTER_BYTES = 8
+MOST_TEXT_BYTES = 256 << 20  # of all shared texts together, as they are held
 REFERENCE = re.compile(r"([A-Z]{1,3})[0-9]+")
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 UNCALCULATED = "is a formula that was never calculated: open the file in a spreadsheet and save it"
@@ -103,12 +105,12 @@ class SharedTexts(Parser):
         self.found: list[str] = []
         self._parts: list[str] = []
         self._inside = self._phonetic = False
-        self._total = 0
+        self._total = self._length = 0
 
     def start(self, name: str, attributes: dict[str, str]) -> None:  # noqa: ARG002 - none needed
         """A text, or a part of one."""
         if name == "si":
-            self._parts = []
+            self._parts, self._length = [], 0
         self._inside = name == "t" and not self._phonetic
         self._phonetic = self._phonetic or name == "rPh"
 
@@ -118,15 +120,23 @@ class SharedTexts(Parser):
         if name == "rPh":
             self._phonetic = False
         elif name == "si":
-            self.found.append(_unescaped("".join(self._parts)))
+            text = _unescaped("".join(self._parts))
+            self._total += getsizeof(text) + POINTER_BYTES
+            if self._total > MOST_TEXT_BYTES:
+                raise FileRefused(
+                    "FILE_TOO_LARGE",
+                    f"the workbook has more than {MOST_TEXT_BYTES >> 20} MiB of different texts: "
+                    "save it as CSV",
+                )
+            self.found.append(text)
 
     def text(self, data: str) -> None:
         """Some of it."""
         if self._inside:
-            self._total += len(data)
-            if self._total > MOST_TEXT:
+            self._length += len(data)
+            if self._length > LONGEST_ROW:
                 raise FileRefused(
-                    "FILE_TOO_LARGE", f"the sheet has more than {MOST_TEXT} characters: send CSV"
+                    "ROW_TOO_LARGE", "a text of the workbook is too large to be meant"
                 )
             self._parts.append(data)
 

@@ -11,7 +11,7 @@ from openpyxl import Workbook as Openpyxl
 
 from tests.importing import workbook
 from tests.unit.worker.imports.files import read
-from worker.imports import unpacking
+from worker.imports import unpacking, xlsx_records
 from worker.imports.csv_records import LONGEST_CELL, LONGEST_LINE
 from worker.imports.problems import FileRefused
 
@@ -250,6 +250,20 @@ def test_sheets_are_named_and_days_may_count_from_1904(path: Path) -> None:
         read(path, mac, sheet="Tháng 1")
 
 
+def test_the_texts_of_a_workbook_are_held_within_a_bound(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each cell names one of them, so all are held; one of them alone may be huge, too."""
+    book = workbook([HEAD.split(";"), *([f"text {n}" * 20] for n in range(2_000))])
+    monkeypatch.setattr(xlsx_records, "MOST_TEXT_BYTES", 1 << 18)
+    with pytest.raises(FileRefused, match="FILE_TOO_LARGE"):
+        read(path, book)
+    monkeypatch.setattr(xlsx_records, "MOST_TEXT_BYTES", 1 << 30)
+    monkeypatch.setattr(xlsx_records, "LONGEST_ROW", 100)
+    with pytest.raises(FileRefused, match="ROW_TOO_LARGE"):
+        read(path, book)
+
+
 def test_a_workbook_that_declares_entities_is_refused(path: Path) -> None:
     """How a thousand bytes become a billion."""
     target = io.BytesIO()
@@ -257,3 +271,11 @@ def test_a_workbook_that_declares_entities_is_refused(path: Path) -> None:
         book.writestr("xl/workbook.xml", '<!DOCTYPE x [<!ENTITY a "aa">]><workbook>&a;</workbook>')
     with pytest.raises(FileRefused, match="document type"):
         read(path, target.getvalue())
+
+
+def test_a_number_of_a_sheet_is_not_the_text_that_looks_like_it(path: Path) -> None:
+    """1.234 in a number cell is one and 234 thousandths; as a text it could be two numbers."""
+    rows = [HEAD.split(";"), [*ROW[:6], 1.234, 5], [*ROW[:6], "1.234", 5]]
+    found = read(path, workbook(rows))
+    assert found.rows[2]["quantity"] == "1.234"
+    assert found.problems == [(3, "quantity", "CELL_REFUSED")]
