@@ -49,6 +49,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "costs": ("cost_runs", "costs", "Show what holds for a period now."),
     "documents": ("documents", "documents", "Put, list, show and void documents."),
     "ledger": ("ledger", "ledger", "A company's ledger, its reports, its chart."),
+    "unpost": ("unposting", "unpost", "Take posted documents off the ledger."),
+    "outcomes": ("unposting", "outcomes", "Show what became of a posting's documents."),
     "migrations": ("migrations", "migrations", "Run a task over all rows; pause and resume it."),
     "import": ("importing", "import_", "Bring a file's lines into the books."),
     "export": ("export", "export", "Write a table of a cost run into a file."),

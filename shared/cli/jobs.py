@@ -72,6 +72,7 @@ def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
         ("blocked by", job.get("blocked_by")),
         ("created", show.moment(job.get("created_at"))),
         ("submitter", job.get("principal")),
+        ("approved by", job.get("approver")),
         ("not before", show.not_before(job)),
         ("finished", show.moment(job.get("finished_at"))),
         ("took", show.took_of(job)),

@@ -40,6 +40,11 @@ def in_commands(sentence: str) -> str:
 
 def approval_advice(action: str, target: str) -> str:
     """How another account's approval is had and used."""
+    if action == "posting.unpost":
+        return (
+            "another account with role operate runs the same `chot unpost …` with --approve, then "
+            "`chot unpost … --approval …` with the id that it prints"
+        )
     what = target
     if action.startswith("period."):
         company, _, period = target.rpartition("/")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from shared.json_text import to_json
 
@@ -18,7 +19,8 @@ BATCH_BYTES = 6 * 1024 * 1024
 class JobRequest:
     """One job to submit. A Decimal of the payload goes out with every digit it has.
 
-    `run_at` is a datetime with an offset.
+    `run_at` is a datetime with an offset; `approval` the id of another account's, of a kind that
+    is an act.
     """
 
     kind: str
@@ -28,6 +30,7 @@ class JobRequest:
     run_at: datetime | None = None
     priority: int | None = None
     max_attempts: int | None = None
+    approval: UUID | str | None = None
 
     def body(self) -> dict[str, Any]:
         """The members of a POST; what was not given is left out."""
@@ -39,6 +42,7 @@ class JobRequest:
             "run_at": None if self.run_at is None else instant_text(self.run_at, "run_at"),
             "priority": self.priority,
             "max_attempts": self.max_attempts,
+            "approval": None if self.approval is None else str(self.approval),
         }
         return {name: value for name, value in given.items() if value is not None}
 

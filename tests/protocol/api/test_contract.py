@@ -136,6 +136,7 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
         "/v1/jobs",
         "/v1/jobs/{job_id}",
         "/v1/jobs/{job_id}/cancel",
+        "/v1/jobs/{job_id}/outcomes",
         "/v1/jobs/{job_id}/redrive",
         "/v1/dead-letters",
         "/v1/dead-letters/redrive",
