@@ -113,6 +113,12 @@ LEDGER_STEPS: tuple[Step, ...] = (
         lines=50,
     ),
     Step(
+        route="GET /v1/ledger/control",
+        says="Goods in the ledger against what costing says of them, and what explains the difference.",
+        command=_get("control?company=SAMPLE&period=2026-01&limit=1"),
+        lines=60,
+    ),
+    Step(
         route="POST /v1/ledger/exports",
         says="A report as a file: a job writes it, its result has the file's url.",
         command=f"curl \"$CHOT_API_URL/v1/ledger/exports\" {TYPED} \\\n     -d '{EXPORT}'",
