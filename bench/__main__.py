@@ -15,6 +15,7 @@ from typing import Any
 from bench.costing import METHODS, Measured, Size, load_company, measure
 from bench.peer import METHODS as PEER_METHODS
 from bench.peer import Compared, Peer, compare
+from bench.posting import DOCUMENTS, measure_posting
 from bench.report import page, write_page
 from bench.running import Bench, BenchFailed, add_worker, open_bench
 from dev.processes import StartFailed
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--movements", type=int, default=Size().movements)
     parser.add_argument("--items", type=int, default=Size().items)
+    parser.add_argument("--documents", type=int, default=DOCUMENTS, help="to post")
     parser.add_argument("--method", action="append", choices=METHODS, help="default: all")
     parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--peer-size", action="append", type=int, help="default: 400, 2000, 5000")
@@ -58,13 +60,17 @@ async def _run(asked: argparse.Namespace) -> dict[str, Any]:
                 sizes = asked.peer_size or PEER_SIZES
                 compared = await _compare(bench, Peer(asked.environment, Path(home)), sizes, size)
         shared = await _share(bench, methods[0])
+        posted = await measure_posting(bench, asked.documents)
+        for one in posted:
+            say_on_stderr(json.dumps(one.as_json()))
         version = str(await bench.superuser.fetchval("SHOW server_version"))
     if asked.write:
-        write_page(page(measured, shared, compared, server=version))
+        write_page(page(measured, shared, compared, posted, server=version))
     return {
         "measured": [one.as_json() for one in measured],
         "shared": [one.as_json() for one in shared],
         "compared": [one.as_json() for one in compared],
+        "posted": [one.as_json() for one in posted],
     }
 
 

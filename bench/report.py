@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.costing import Measured
 from bench.peer import Compared
+from bench.posting import Posted
 from dev.stack_config import ROOT
 
 PAGE = ROOT / "docs" / "bench.md"
@@ -22,6 +23,7 @@ def page(
     measured: Sequence[Measured],
     shared: Sequence[Measured],
     compared: Sequence[Compared],
+    posted: Sequence[Posted],
     *,
     server: str,
 ) -> str:
@@ -35,6 +37,7 @@ def page(
         own="\n".join(_own(measured)),
         shared="\n".join(_shared(shared)),
         peer="\n".join(_peer(compared)) or "Not run this time.",
+        posted="\n".join(_posted(posted)),
     )
 
 
@@ -91,6 +94,20 @@ def _peer(compared: Sequence[Compared]) -> list[str]:
             f"{one.ours:.2f} | {one.movements / one.ours:,.0f} | {one.largest_difference or ''} | "
             f"{one.allowed_there or ''} |"
         )
+    return rows
+
+
+def _posted(posted: Sequence[Posted]) -> list[str]:
+    rows = [
+        "| way | documents | lines | seconds | documents/s | as the plain INSERT |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    plain = posted[-1].seconds
+    rows += [
+        f"| {one.way} | {one.documents:,} | {one.lines:,} | {one.seconds:.1f} | "
+        f"{one.documents / one.seconds:,.0f} | {one.seconds / plain:.1f} × |"
+        for one in posted
+    ]
     return rows
 
 

@@ -143,7 +143,7 @@ async def run_costing(bench: Bench, company: str, **payload: Any) -> Ran:
         async with transaction(bench.app) as conn:
             job_id = (await enqueue(conn, job)).job_id
         async with asyncio.timeout(LONGEST_SECONDS):
-            row = await _ended(bench, job_id)
+            row = await ended(bench, job_id)
     cpu = {name: round(spent - before[name], 2) for name, spent in _cpu(bench).items()}
     result = json.loads(row["result"])
     if result["items"]["failed"]:
@@ -175,7 +175,8 @@ ENDED = """
      GROUP BY j.state, o.result, o.error"""
 
 
-async def _ended(bench: Bench, job_id: object) -> Any:
+async def ended(bench: Bench, job_id: object) -> Any:
+    """The job's row of ENDED once it has succeeded; raises BenchFailed for any other end."""
     while (row := await bench.superuser.fetchrow(ENDED, job_id)) is None:
         if not bench.worker.alive:
             raise BenchFailed(f"the worker ended:\n{bench.worker.child.last_words()}")

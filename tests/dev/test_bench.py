@@ -11,6 +11,7 @@ from bench.costing import Measured
 from bench.memory import MemoryWatch, Peaks, cpu_seconds
 from bench.peer import Compared
 from bench.peer_movements import PER_ITEM, peer_movements
+from bench.posting import Posted
 from bench.report import page
 from worker import offload
 
@@ -39,6 +40,11 @@ COMPARED = Compared(
     largest_difference="0.01",
     allowed_there="0.2",
 )
+
+POSTED = [
+    Posted(way="atomic", documents=1_000, lines=5_000, seconds=2.0),
+    Posted(way="plain INSERT", documents=1_000, lines=5_000, seconds=0.5),
+]
 
 
 def test_peer_movements_never_go_below_zero_and_come_in_before_they_go_out() -> None:
@@ -93,9 +99,10 @@ def test_every_step_that_is_timed_is_there() -> None:
 
 def test_the_page_has_what_was_measured() -> None:
     compared = [COMPARED, replace(COMPARED, movements=1_000_000, theirs=None)]
-    text = page([MEASURED], [MEASURED], compared, server="18")
+    text = page([MEASURED], [MEASURED], compared, POSTED, server="18")
     assert "| fifo | 25.0 | 40,000 | 1.0 | 5.0 |" in text
     assert "| fifo | 2 | 5 | 25.0 | 20.0, 8.0 | `00` |" in text
     assert "| fifo | 400 | 8 | 10.0 | 40 | 0.25 | 1,600 | 0.01 | 0.2 |" in text
     assert "| fifo | 1,000,000 | 8 | not tried |" in text
-    assert "Not run this time." in page([MEASURED], [], [], server="18")
+    assert "| atomic | 1,000 | 5,000 | 2.0 | 500 | 4.0 × |" in text
+    assert "Not run this time." in page([MEASURED], [], [], POSTED, server="18")
