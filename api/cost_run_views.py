@@ -38,7 +38,7 @@ class RunTotals(BaseModel):
     rounding: str
     true_up: str
     closing: str
-    variance: str = Field(description="beside the stock")
+    variance: str = Field(description="beside the stock: a debit of 632, below 0 a credit")
 
 
 class RunCheck(BaseModel):

@@ -69,7 +69,7 @@ class ResultView(BaseModel):
     incoming: Incoming = Field(alias="in")
     out: Outgoing
     closing: Amount = Field(description="Tồn cuối kỳ")
-    variance: str = Field(description="value beside the stock (632)")
+    variance: str = Field(description="beside the stock: a debit of 632, below 0 a credit")
     unit_price: UnitPrice | None = Field(description="null: there was no quantity to price")
     method: str | None
     scc_size: int = Field(description="pools whose prices were solved together; 1: this one alone")

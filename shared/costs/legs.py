@@ -105,10 +105,10 @@ LEGS = f"""{MOVED},
                     THEN c.sign * coalesce(c.first_own, c.own, c.value)
                     WHEN c.kind <> 'purchase_return' THEN 0
                     WHEN b.here IS NOT NULL THEN b.here
-                    WHEN c.taken_back IS NULL THEN -(c.value + c.variance)
-                    ELSE c.value + coalesce(v.variance, 0) END AS stated,
+                    WHEN c.taken_back IS NULL THEN c.variance - c.value
+                    ELSE c.value - coalesce(v.variance, 0) END AS stated,
                CASE WHEN c.kind IN ('adjust_in', 'sales_return', 'produce')
-                    THEN c.variance ELSE 0 END AS beyond
+                    THEN -c.variance ELSE 0 END AS beyond
           FROM costed c
           LEFT JOIN booked b ON b.id = c.id
           LEFT JOIN first_variances v ON v.id = c.taken_back),

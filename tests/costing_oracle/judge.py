@@ -196,8 +196,8 @@ def _is_near(item: str, costs: ItemCosts, known: Exact, company: Company, policy
         if number in known.variances and number in known.known:
             assert line.variance == known.variances[number], f"variance of {number}"
         elif number in known.variances:
-            assert line.value + line.variance == round(
-                known.variances[number] + known.lines[number]
+            assert line.value - line.variance == round(
+                known.lines[number] - known.variances[number]
             ), f"variance of {number}"
         else:
             assert line.variance == 0, f"variance of {number}"

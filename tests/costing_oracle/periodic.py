@@ -305,7 +305,7 @@ class _Period:
         pool.value -= value
         pool.withdrawn.append((m, m.qty))
         self.result.known[m.id] = int(value)
-        self.result.variances[m.id] = original - value
+        self.result.variances[m.id] = value - original
 
     def _original(
         self,
@@ -453,7 +453,8 @@ class _Period:
             price = self.result.prices[node]
             self.result.lines[number] = (price or Fraction(0)) * quantity
             if number in self.result.variances:
-                self.result.variances[number] -= self.result.lines[number]
+                original = self.result.variances[number]
+                self.result.variances[number] = self.result.lines[number] - original
         for made in self.made.values():
             for movement, extra in made:
                 stock = next(s for s in self.stocks if s.item == self.owner[movement.id])

@@ -342,7 +342,7 @@ class _Replay:
         if m.basis == "average":
             self._go(m, m.qty)
             if original is not None:
-                self.result.variances[m.id] = original - self.result.lines[m.id]
+                self.result.variances[m.id] = self.result.lines[m.id] - original
         elif original is None:
             raise RefusedError(Code.RETURN_WITHOUT_REF, m.id)
         else:
@@ -355,7 +355,7 @@ class _Replay:
                 layer.origin = first = -1
         value = sum(x.value for x in self._take(m, m.qty, first, original))
         self.result.lines[m.id] = value
-        self.result.variances[m.id] = original - value
+        self.result.variances[m.id] = value - original
 
     def _take_back(self, stock: ItemStock, m: Movement) -> None:
         """The opposite effect of a movement of an earlier period, at its cost."""

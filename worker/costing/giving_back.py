@@ -34,7 +34,7 @@ def sales_return(running: Running, movement: Movement) -> None:
 def purchase_return(running: Running, movement: Movement) -> None:
     """Goods go back at what their receipt cost, or by the method with basis `average`.
 
-    What of that cost is not there to leave (or leaves beyond it) is variance.
+    What leaves beyond that cost is variance (below zero: what of it is not there to leave).
     """
     cost = _bought_at(running, movement)
     pool, lot = running.places[movement.store].pool, running.lot_of(movement)

@@ -2,7 +2,7 @@
 
 - receipt (q, v): Q += q, V += v
 - outflow of q: x = V if q == Q else R(V·q / Q); Q -= q, V -= x
-- purchase return: x = min(cost, V), and V if q == Q; what cannot leave is variance
+- purchase return: x = min(cost, V), and V if q == Q; x - cost is variance
 - owed (provisional; Q < 0, V < 0): out at the last known cost; a receipt of q covers
   k = min(q, -Q) of it first: true-up = R(v·k / q) - R(V·k / Q)
 """

@@ -154,7 +154,7 @@ def _leave(entry: Entry, taken: int, book: Book) -> None:
     """What left, and beside the stock what it should have been; a transfer has only the one."""
     book.values[entry.movement.id] = taken
     if entry.value is not None and entry.movement.kind != Kind.TRANSFER:
-        book.variances[entry.movement.id] = entry.value - taken
+        book.variances[entry.movement.id] = taken - entry.value
 
 
 def value_movements(pool: Pool, book: Book, policy: Policy) -> None:

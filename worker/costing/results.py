@@ -38,10 +38,11 @@ class Line(NamedTuple):
 
     Negative only for a price reduction, for what `provisional` let out, and for a count that
     changes value against the direction of its quantity. `variance` is what never went through the
-    stock (account 632): of a purchase return the cost beyond what left, of a late landed cost the
-    part of the goods that are gone. `qty_diff` is the signed difference a physical count found
-    (None for every other kind). `true_up` is what a receipt that covers negative stock costs
-    beyond what went out provisionally (account 632); it leaves the pool beside the lines.
+    stock, a debit of 632: of a late landed cost the part of the goods that are gone; of a purchase
+    return what left beyond its cost (below zero, a credit: the cost that was not there to leave).
+    `qty_diff` is the signed difference a physical count found (None for every other kind).
+    `true_up` is what a receipt that covers negative stock costs beyond what went out provisionally
+    (account 632); it leaves the pool beside the lines.
     """
 
     movement_id: int

@@ -99,9 +99,9 @@ class Running:
         self.note(new_line(Line, (movement.id, value, 0, found, true_up)))
 
     def left(self, movement: Movement, column: int, value: int, *, cost: int | None = None) -> None:
-        """Note that goods have left at a value; what they should have cost beyond is variance."""
+        """Note that goods have left at a value; what that is beyond their cost is variance."""
         place = self.places[movement.store]
-        variance = 0 if cost is None else cost - value
+        variance = 0 if cost is None else value - cost
         place.add(column, movement.qty, value)
         place.flows[VARIANCE] += variance
         self.note(Line(movement.id, value, variance, None, 0))

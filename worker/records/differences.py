@@ -19,6 +19,42 @@ AMOUNTS = """
            ('usage', p.v_usage), ('gain', -CAST(p.v_gain AS numeric)),
            ('purchase_return', CAST(p.v_purchase_return AS numeric)),
            ('receipt', -CAST(p.v_receipt AS numeric))) AS x (role, amount)"""
+# What of a line went beside the stock has another side, too: the invoice of late freight is owed
+# whole, a supplier gives back what the goods had cost, whatever left.
+OTHER_SIDES = """
+    SELECT c.item, CASE WHEN CAST(r.pools -> m.store ->> 2 AS boolean) THEN '' ELSE c.brand END
+           AS brand,
+           CASE m.kind WHEN 'landed_cost' THEN 'receipt' WHEN 'sales_return' THEN 'cost_of_sales'
+                       WHEN 'adjust_in' THEN 'usage' WHEN 'produce' THEN 'production'
+                       ELSE 'purchase_return' END AS role,
+           -CAST(c.variance AS numeric) AS amount
+      FROM books.movement_costs c
+      JOIN books.stock_movements m ON m.id = c.movement_id
+      JOIN books.cost_runs r ON r.id = c.run_id"""
+# What is consumed and what is made of it meet on an account of their own, as cost documents book
+# it; a pool counts them as used and received (what takes one back as found and sent back).
+PRODUCTION = """
+    SELECT c.item, CASE WHEN CAST(r.pools -> m.store ->> 2 AS boolean) THEN '' ELSE c.brand END
+           AS brand, x.role, x.amount
+      FROM books.movement_costs c
+      JOIN books.stock_movements m ON m.id = c.movement_id AND m.kind IN ('consume', 'produce')
+      JOIN books.cost_runs r ON r.id = c.run_id
+      LEFT JOIN LATERAL (SELECT o.posting_date FROM books.stock_movements o
+                          WHERE o.id = m.reverses_movement_id OFFSET 0) o ON true
+      LEFT JOIN LATERAL (SELECT t.posting_date FROM books.stock_movements t
+                          WHERE t.reverses_movement_id = m.id
+                            AND pg_visible_in_snapshot(t.xid, r.snapshot) OFFSET 0) t ON true
+     CROSS JOIN LATERAL (
+           SELECT c.value * CASE WHEN (m.kind = 'consume') = (o.posting_date IS NULL) THEN 1
+                                 ELSE -1 END AS debit) d
+     CROSS JOIN LATERAL (VALUES
+           ('production', CAST(d.debit AS numeric)),
+           (CASE WHEN o.posting_date IS NULL
+                 THEN CASE m.kind WHEN 'consume' THEN 'usage' ELSE 'receipt' END
+                 ELSE CASE m.kind WHEN 'consume' THEN 'gain' ELSE 'purchase_return' END END,
+            -CAST(d.debit AS numeric))) AS x (role, amount)
+     WHERE coalesce(o.posting_date NOT BETWEEN r.starts_on AND r.ends_on, true)
+       AND coalesce(t.posting_date NOT BETWEEN r.starts_on AND r.ends_on, true)"""
 STORE_DIFFERENCES = text(f"""
     INSERT INTO books.cost_differences (run_id, item, brand, account, before, after)
     WITH listed AS MATERIALIZED (
@@ -38,7 +74,23 @@ STORE_DIFFERENCES = text(f"""
                                          AND p.item = o.item) AS x
         UNION ALL
         SELECT x.item, x.brand, x.role, 0, x.amount
-          FROM ({AMOUNTS} WHERE p.run_id = :run_id) AS x)
+          FROM ({AMOUNTS} WHERE p.run_id = :run_id) AS x
+        UNION ALL
+        SELECT x.item, x.brand, x.role, x.amount, 0
+          FROM spoken o
+         CROSS JOIN LATERAL ({OTHER_SIDES} WHERE c.run_id = o.run_id AND c.brand = o.brand
+                                             AND c.item = o.item AND c.variance <> 0) AS x
+        UNION ALL
+        SELECT x.item, x.brand, x.role, 0, x.amount
+          FROM ({OTHER_SIDES} WHERE c.run_id = :run_id AND c.variance <> 0) AS x
+        UNION ALL
+        SELECT x.item, x.brand, x.role, x.amount, 0
+          FROM spoken o
+         CROSS JOIN LATERAL ({PRODUCTION} AND c.run_id = o.run_id AND c.brand = o.brand
+                                          AND c.item = o.item) AS x
+        UNION ALL
+        SELECT x.item, x.brand, x.role, 0, x.amount
+          FROM ({PRODUCTION} AND c.run_id = :run_id) AS x)
     SELECT :run_id, s.item, s.brand, a.account, sum(s.before), sum(s.after)
       FROM sides s
       JOIN (SELECT d.role, books.role_account(:company, d.role) AS account

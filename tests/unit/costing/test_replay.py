@@ -173,13 +173,13 @@ def test_a_purchase_return_takes_no_more_than_the_pool_is_worth() -> None:
         move(4, "purchase_return", 8, ref=1),
     ]
     costs = played(MOVING, *rows)
-    assert (lines(costs)[4].value, lines(costs)[4].variance) == (18_182, 61_818)
+    assert (lines(costs)[4].value, lines(costs)[4].variance) == (18_182, -61_818)
     assert closings(costs) == {"B/S1": (2, 0)}
 
 
 def test_a_purchase_return_that_empties_a_pool_takes_all_of_it() -> None:
     costs = played(MOVING, *BOUGHT, move(3, "issue", 10), move(4, "purchase_return", 10, ref=1))
-    assert (lines(costs)[4].value, lines(costs)[4].variance) == (150, -50)
+    assert (lines(costs)[4].value, lines(costs)[4].variance) == (150, 50)
 
 
 def test_fifo_gives_the_receipts_own_layer_back_and_then_the_oldest() -> None:
@@ -187,7 +187,7 @@ def test_fifo_gives_the_receipts_own_layer_back_and_then_the_oldest() -> None:
     assert (values(costs)[-1], layers(costs)) == (80, [("B/S1", 10, 100, 1), ("B/S1", 6, 120, 2)])
     rows = [*BOUGHT, move(3, "issue", 8), move(4, "purchase_return", 5, ref=1)]
     costs = played(FIFO, *rows)
-    assert (lines(costs)[4].value, lines(costs)[4].variance) == (20 + 60, 50 - 80)
+    assert (lines(costs)[4].value, lines(costs)[4].variance) == (20 + 60, 80 - 50)
 
 
 def test_a_part_of_a_layer_goes_back_at_the_receipts_price_not_at_its_rounding() -> None:
