@@ -13,7 +13,7 @@ from shared.jobs.cancel import cancel_job
 from shared.jobs.enqueue import Submit, enqueue
 from shared.jobs.redrive import Redriven, redrive_job
 from shared.types import JobId
-from tests.costing_books import FEBRUARY, Books, open_books
+from tests.costing_books import FEBRUARY, STORE_BRANDS, Books, open_books
 from tests.factories import execute, expire_lease, fetch, scalar
 from tests.period_books import (
     Killed,
@@ -203,6 +203,11 @@ async def test_what_is_carried_on_is_what_was_left_by_every_kind_of_pool(
     """Two costed periods close, goods that crossed the brands included; a tampered opening does not."""
     if pool != "brand":
         await books.move("transfer", 1, to_store="B1")
+    for store in (
+        STORE_BRANDS if pool != "brand" else ()
+    ):  # a run's own pools are the map's, or found
+        shared = pool == "company"
+        await books.pooled(store, "*" if shared else store, shared=shared)
     await books.cost(brand=None, pool=pool)
     await books.move("issue", 1, day=FEBRUARY_DAY)
     await books.cost(FEBRUARY, brand=None, pool=pool)

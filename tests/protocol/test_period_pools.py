@@ -1,6 +1,7 @@
 """Pools of a closed period stay those that it was costed by."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import DBAPIError
@@ -78,3 +79,24 @@ async def test_history_that_nobody_costed_here_takes_pools(books: Books) -> None
     await execute(books.app, "UPDATE books.periods SET status = 'closed' WHERE period < '2026-02'")
     await books.pooled("B1", "outlet", since=f"{JANUARY}-01")
     await books.pooled("R2", "outlet", since=f"{FEBRUARY}-01")
+
+
+async def test_a_run_by_other_pools_than_the_map_says_so_and_keeps_its_period_open(
+    books: Books,
+) -> None:
+    """The map, one pool of R1 and R2; then a store each; then one item by the map again."""
+    await books.move("receipt", 5, item="B", value=10)
+    by_store = await books.cost(pool="store")
+    assert codes(by_store) == {"POOLS_NOT_OF_MAP"}
+    assert list(await refused(books)) == ["POOLS_CHANGED"]
+    again = await books.cost(items=["A"])
+    (warned,) = [each for each in again["warnings"] if each["code"] == "POOLS_DIFFER"]
+    assert (codes(again), warned["runs"]) == ({"POOLS_DIFFER"}, [by_store["run_id"]])
+    assert list(await refused(books)) == ["POOLS_CHANGED"]
+    assert codes(await books.cost()) == set()
+    await close(books)
+
+
+def codes(result: dict[str, Any]) -> set[str]:
+    """What a run warns of its pools."""
+    return {each["code"] for each in result["warnings"] if each["code"].startswith("POOLS_")}

@@ -10,6 +10,7 @@ from worker.costing.exact import LARGEST
 from worker.costing.giving_back import reversal
 from worker.costing.instants import replay_order
 from worker.costing.movements import ItemStock, Movement
+from worker.costing.overflow import too_large
 from worker.costing.pool_state import RefusedError
 from worker.costing.problems import Code, Problem, gathered, problem
 from worker.costing.results import (
@@ -85,16 +86,18 @@ def _answer(running: Running) -> ItemCosts | ItemFailure:
         return ItemFailure(problems=gathered(running.problems))
     costs = running.results()
     assert len(costs.lines) == len(running.stock.movements), "every movement has its one line"
-    too_large = _too_large(costs, running)
-    return ItemFailure(problems=gathered(too_large)) if too_large else costs
+    exceeding = _exceeding(costs, running)
+    return ItemFailure(problems=gathered(exceeding)) if exceeding else costs
 
 
-def _too_large(costs: ItemCosts, running: Running) -> list[Problem]:
+def _exceeding(costs: ItemCosts, running: Running) -> list[Problem]:
     """Numbers that no bigint column holds, where they stand."""
     if running.is_small():
         return []
     rows: list[PoolResult | StoreBalance] = [*costs.pools, *costs.stores]
-    found = [problem(Code.OVERFLOW, row.pool) for row in rows if _exceeds(row)]
+    pools = dict.fromkeys(row.pool for row in rows if _exceeds(row))
+    movements, pool_of = running.stock.movements, running.pool_of
+    found = [too_large(pool, movements, pool_of, costs.lines) for pool in pools]
     large = tuple(line[0] for line in costs.lines if _beyond([line[1], line[2], line[4]]))
     return found + ([problem(Code.OVERFLOW, None, large)] if large else [])
 

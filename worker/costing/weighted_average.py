@@ -12,6 +12,7 @@ from worker.costing.conservation import assert_conserved, assert_sent_is_receive
 from worker.costing.entries import SIGNS, Classified, Role, cancelled_in, classify
 from worker.costing.exact import LARGEST, NO_PRICE
 from worker.costing.movements import ItemStock, Kind, Movement
+from worker.costing.overflow import too_large
 from worker.costing.pools import (
     Book,
     Pool,
@@ -67,9 +68,9 @@ def cost_stocks(
         costs.lines.extend(_lines(own, book, read[stock.item]))
         assert len(costs.lines) == len(stock.movements), "every movement has its one line"
         answers[stock.item] = costs
-        too_large = _too_large(costs)
-        if too_large:
-            problems[stock.item] = too_large
+        exceeding = _exceeding(costs, stock, pool_of)
+        if exceeding:
+            problems[stock.item] = exceeding
     return _failures(stocks, problems) if problems else answers
 
 
@@ -184,15 +185,18 @@ def _lines(pools: Sequence[Pool], book: Book, read: Classified) -> list[Line]:
     ]
 
 
-def _too_large(costs: ItemCosts) -> list[Problem]:
+def _exceeding(costs: ItemCosts, stock: ItemStock, pool_of: Mapping[str, str]) -> list[Problem]:
     """What fits its pool may still not fit a line: a transfer moves the same goods many times."""
     columns = (map(itemgetter(column), costs.lines) for column in _LINE_NUMBERS)
     fit = not costs.lines or _fits(*chain.from_iterable(columns))
     lines = [] if fit else [line.movement_id for line in costs.lines if _line_overflows(line)]
-    found = [problem(Code.OVERFLOW, pool.pool) for pool in costs.pools if _pool_overflows(pool)]
-    found += [problem(Code.OVERFLOW, None, tuple(lines))] if lines else []
-    stores = [s.pool for s in costs.stores if not _fits(*chain(*s[2:8]), s.averaging)]
-    return found + [problem(Code.OVERFLOW, pool) for pool in stores]
+    pools = [pool.pool for pool in costs.pools if _pool_overflows(pool)]
+    pools += [s.pool for s in costs.stores if not _fits(*chain(*s[2:8]), s.averaging)]
+    movements = stock.movements
+    found = [problem(Code.OVERFLOW, None, tuple(lines))] if lines else []
+    return found + [
+        too_large(pool, movements, pool_of, costs.lines) for pool in dict.fromkeys(pools)
+    ]
 
 
 def _line_overflows(line: Line) -> bool:

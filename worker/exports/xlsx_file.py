@@ -20,6 +20,18 @@ EXACT_DIGITS = 15
 PROOF = "Proof (Chứng minh)"
 
 
+class _Shortest(float):
+    """A number that is written with as few digits as tell it from every other one.
+
+    The library would write 16: 8411.89 would be 8411.889999999999, which is another double.
+    """
+
+    __slots__ = ()
+
+    def __format__(self, spec: str, /) -> str:
+        return repr(float(self))
+
+
 class XlsxFile:
     """A workbook that is being written."""
 
@@ -80,7 +92,7 @@ class XlsxFile:
         if cell is None or cell == "":
             return
         if isinstance(cell, Number) and sum(map(str.isdigit, cell)) <= EXACT_DIGITS:
-            self._sheet.write_number(row, column, float(cell), self._format(cell))
+            self._sheet.write_number(row, column, _Shortest(cell), self._format(cell))
         else:
             self._sheet.write_string(row, column, _fitting(cell))
 

@@ -27,6 +27,7 @@ from worker.records.leftovers import (
     find_leftovers,
     try_drop_storage,
 )
+from worker.records.pool_checks import pool_warnings
 
 # How often an attempt follows movements that keep arriving before it keeps them waiting.
 MOST_ROUNDS = 5
@@ -121,8 +122,14 @@ async def _complete(context: JobContext, run: CostRun, sealed: Sealed) -> None:
         await close_gate(tx.connection, run)
         if await find_changed(tx.connection, run):
             raise _InputChangedError
-        aged = await activate(tx.connection, run, context.lease.fence)
-        tx.result = run_result(run, sealed, aged)
+        await _activate(context, tx, run, sealed)
+
+
+async def _activate(
+    context: JobContext, tx: FencedTransaction, run: CostRun, sealed: Sealed
+) -> None:
+    aged = await activate(tx.connection, run, context.lease.fence)
+    tx.result = run_result(run, sealed, aged, await pool_warnings(tx.connection, run))
 
 
 async def _end_preview(
@@ -144,8 +151,7 @@ async def _complete_behind_gate(context: JobContext, run: CostRun, chunk_movemen
         if run.dry_run:
             await _end_preview(context, tx, run, sealed)
             return
-        aged = await activate(tx.connection, run, context.lease.fence)
-        tx.result = run_result(run, sealed, aged)
+        await _activate(context, tx, run, sealed)
 
 
 async def clean_up_costing(context: CleanupContext) -> None:

@@ -9,9 +9,12 @@ from worker.records.cost_runs import CostRun
 from worker.records.staleness import Aged
 
 
-def run_result(run: CostRun, sealed: Sealed, aged: Aged) -> dict[str, Any]:
-    """Of a run that speaks now."""
+def run_result(
+    run: CostRun, sealed: Sealed, aged: Aged, pools: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Of a run that speaks now; `pools` is what is to be said of its pools."""
     result = _totals(run, sealed)
+    result["warnings"] += pools
     if aged.stale:
         result["warnings"].append({"code": "LATER_PERIODS_STALE", "results": aged.stale})
     if aged.sound:

@@ -84,14 +84,15 @@ UNSOUND_ITEMS = text("""
            (array_agg(f.brand || '/' || f.item ORDER BY f.brand, f.item))
                [1 : CAST(:most AS integer)] AS named
       FROM found f GROUP BY f.code ORDER BY f.code""")
-# Runs that speak for the period and whose stores would lie in other pools today.
+# Runs that speak for the period and whose stores lie in other pools by the map, as it is today:
+# because the map has changed, or because a run was told to take no notice of it.
 POOLS_CHANGED = text(f"""
     SELECT DISTINCT s.key AS what
       FROM (SELECT DISTINCT a.run_id FROM books.active_results a
              WHERE a.company = :company AND a.period = :period) AS spoken
-      JOIN books.cost_runs r ON r.id = spoken.run_id AND r.pool_policy = 'map'
+      JOIN books.cost_runs r ON r.id = spoken.run_id
       JOIN books.periods p ON p.company = r.company AND p.period = r.period
-     CROSS JOIN LATERAL {POOLS.format(policy="r.pool_policy")} AS now (pools)
+     CROSS JOIN LATERAL {POOLS.format(policy="'map'")} AS now (pools)
       JOIN LATERAL jsonb_each(r.pools) AS s ON true
      WHERE now.pools -> s.key IS DISTINCT FROM s.value
      ORDER BY s.key""")
@@ -103,7 +104,8 @@ SAYS = {
     "FAILED": "items could not be costed; the errors of their run say why",
     "STALE": "items were costed on openings that have changed; cost them again",
     "METHOD_CHANGED": "items were costed by another method than is decided for them; cost again",
-    "POOLS_CHANGED": "stores lie in other pools than their results were costed by; cost again",
+    "POOLS_CHANGED": "stores lie in other pools than their results were costed by; cost again, or "
+    "decide those pools in books.cost_pool_map",
     "UNPOSTED_DOCUMENTS": "documents of the period are drafts; post or void them",
     "LEDGER_DIFFERS": "the ledger has another value of goods; post the costs (posting.costs), then "
     "GET /v1/ledger/control names the documents",

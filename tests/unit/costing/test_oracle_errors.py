@@ -30,7 +30,7 @@ EARLIER = {
     903: Reference("issue", "S1", 5, None, 0),
 }
 # What the run, not the engine, finds: it knows scopes, openings and what came meanwhile.
-OF_THE_RUN = {Code.OUT_OF_SCOPE, Code.OPENING_NOT_COSTED}
+OF_THE_RUN = {Code.OUT_OF_SCOPE, Code.OPENING_NOT_COSTED, Code.ENGINE_FAULT}
 
 
 class Case(NamedTuple):

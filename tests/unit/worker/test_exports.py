@@ -96,16 +96,16 @@ def test_no_text_of_a_workbook_is_a_formula(tmp_path: Path) -> None:
 
 
 def test_a_number_that_excel_would_round_is_text(tmp_path: Path) -> None:
-    """15 digits are a number, 16 are a text with all of them."""
-    exact = ["123456789012345", "1234567890.12345", "-99999999999999.9"]
+    """15 digits are a number, read back as the same one; 16 are a text with all of them."""
+    exact = ["8411.89", "0.07", "123456789012345", "1234567890.12345", "-99999999999999.9"]
     beyond = ["1234567890123456", "9223372036854775807", "-12345678901234.567"]
     book = xlsx_of(tmp_path, [["x", Number(each)] for each in exact + beyond])
     cells = [row[1] for row in book["Results"].iter_rows(min_row=2)]
     assert [Decimal(str(cell.value)) for cell in cells] == [
         Decimal(each) for each in exact + beyond
     ]
-    assert [cell.data_type for cell in cells[:3]] == ["n"] * 3
-    assert [cell.value for cell in cells[3:]] == beyond
+    assert [cell.data_type for cell in cells[: len(exact)]] == ["n"] * len(exact)
+    assert [cell.value for cell in cells[len(exact) :]] == beyond
 
 
 def test_a_sheet_that_is_full_is_followed_by_another_one(tmp_path: Path) -> None:
