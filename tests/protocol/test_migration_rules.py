@@ -17,7 +17,12 @@ from tests.probes import migration_code, migration_tasks
 from tests.probes.migration_code import RaiseRows
 from worker.migrations import registry
 from worker.migrations.registry import load_migrations
-from worker.migrations.steering import LONGEST_TIMEOUT_MS, MOST_CONFLICTS, Steering
+from worker.migrations.steering import (
+    FEWEST_BY_TIME,
+    LONGEST_TIMEOUT_MS,
+    MOST_CONFLICTS,
+    Steering,
+)
 from worker.migrations.task import Applied, Batch
 from worker.outcome import Failed, Released
 from worker.retention import Retention
@@ -44,6 +49,10 @@ def test_batches_are_steered_by_the_time_they_take() -> None:
     assert small.size == 1
     small.went_well(1, 1)
     assert small.size == 2
+    busy = steering(size=25)
+    for _ in range(5):
+        busy.went_well(busy.size, 5000)
+    assert busy.size == FEWEST_BY_TIME, "a server that is slow for any batch gets no single rows"
     large = steering(size=90_000)
     assert large.size == 50_000
     large.went_well(50_000, 1)

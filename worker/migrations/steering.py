@@ -5,6 +5,8 @@ from dataclasses import dataclass
 # Below half of its time a batch grows, above it by a fifth it shrinks.
 GROW, SHRINK = 1.2, 0.7
 BELOW, ABOVE = 0.5, 1.2
+# What a transaction takes anyway is no reason for smaller ones: below that, only what fails is.
+FEWEST_BY_TIME = 20
 # A single row may take so many times what a batch is to take; then it is the row's fault.
 TIMEOUT_TARGETS = 5
 LONGEST_TIMEOUT_MS = 120_000
@@ -37,7 +39,7 @@ class Steering:
         if self.suspect:
             self.suspect = max(0, self.suspect - rows)
         elif ms > self.target_ms * ABOVE:
-            self.size = max(1, int(rows * SHRINK))
+            self.size = min(self.size, max(FEWEST_BY_TIME, int(rows * SHRINK)))
         elif ms < self.target_ms * BELOW and rows >= self.size:
             self.size = min(self.largest, max(self.size + 1, int(self.size * GROW)))
         self.conflicts = 0
