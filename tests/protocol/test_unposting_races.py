@@ -54,7 +54,7 @@ async def _all_ended_well(books: Books) -> None:
 
 
 async def test_two_unpostings_of_the_same_take_each_back_once(books: Books, crew: Crew) -> None:
-    sold = await _posted(books, 40)
+    sold = await _posted(books, 20)
     jobs = [
         await submit(books, documents=sold, chunk_documents=3),
         await submit(books, documents=sold, chunk_documents=5, reason="twice"),
@@ -65,16 +65,16 @@ async def test_two_unpostings_of_the_same_take_each_back_once(books: Books, crew
     told = Counter[str | None]()
     for job_id in jobs:
         told.update((await outcomes(books, job_id)).values())
-    assert told["REVERSED"] == 40
+    assert told["REVERSED"] == 20
     assert set(told) <= {"REVERSED", "ALREADY_REVERSED"}
     assert {await standing(books, each) for each in sold} == {("draft", 2)}
-    assert await numbers(books) == list(range(1, 81))
+    assert await numbers(books) == list(range(1, 41))
 
 
 async def test_posting_and_unposting_of_the_same_meet(books: Books, crew: Crew) -> None:
     """Whatever the order, each document's status is what the ledger says; no number is lost."""
-    sold = await _posted(books, 20)
-    drafts = [await sale(books, f"D{n}") for n in range(20)]
+    sold = await _posted(books, 8)
+    drafts = [await sale(books, f"D{n}") for n in range(8)]
     every = [*sold, *drafts]
     for n in range(3):
         await submit(books, documents=every, chunk_documents=2 + n, reason=f"{n}")
