@@ -14,6 +14,11 @@ MUTANTS = (
         "what comes back in a later period is sold once more",
         (LEGS, "THEN -c.sign * c.value", "THEN -c.value"),
         f"{DOCUMENTS}::test_what_a_later_period_takes_back_is_the_opposite[day_store]",
+        also={
+            f"{DOCUMENTS}::test_a_return_to_a_supplier_that_a_later_period_takes_back": (
+                "goods that a supplier has taken back are taken back by the same rule"
+            ),
+        },
     ),
     mutant(
         "opening goods of the period are there twice",
