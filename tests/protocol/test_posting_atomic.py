@@ -86,6 +86,11 @@ async def test_all_are_posted_in_one_transaction(books: Books, engine: AsyncEngi
     assert await scalar(engine, STAGED) == 0
 
 
+async def test_a_selection_of_nothing_is_posted_whole(books: Books) -> None:
+    result = await post(books, types=["sale"], mode="atomic")
+    assert (result["outcome"], result["documents"], result["outcomes"]) == ("succeeded", 0, {})
+
+
 async def test_one_that_cannot_be_posted_holds_back_all(books: Books) -> None:
     good = [await sale(books, f"S{n}") for n in range(4)]
     bad = await manual(books, "M1", ("6422", 2), ("1111", -1))

@@ -243,8 +243,8 @@ async def test_sums_that_no_ledger_holds(books: Books) -> None:
     sound = await sale(books, "S1")
     result = await post(books, documents=[one, other, beyond, sound])
     codes = {each["document_id"]: each["codes"] for each in result["failures"]}
-    assert codes[one] == codes[other] == ["OVERFLOW"]
-    assert "OVERFLOW" in codes[beyond]
+    assert (codes.get(one), codes.get(other)) == (["OVERFLOW"], ["OVERFLOW"])
+    assert "OVERFLOW" in codes.get(beyond, [])
     assert result["outcomes"]["POSTED"] == 1
 
 
