@@ -23,7 +23,7 @@ PROOF = "Proof (Chứng minh)"
 class _Shortest(float):
     """A number that is written with as few digits as tell it from every other one.
 
-    The library would write 16: 8411.89 would be 8411.889999999999, which is another double.
+    The library would write 16: 8411.89 would stand there as 8411.889999999999.
     """
 
     __slots__ = ()

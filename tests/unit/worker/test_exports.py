@@ -2,10 +2,12 @@
 
 import csv
 import io
+import re
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import openpyxl
 import pytest
@@ -96,8 +98,8 @@ def test_no_text_of_a_workbook_is_a_formula(tmp_path: Path) -> None:
 
 
 def test_a_number_that_excel_would_round_is_text(tmp_path: Path) -> None:
-    """15 digits are a number, read back as the same one; 16 are a text with all of them."""
-    exact = ["8411.89", "0.07", "123456789012345", "1234567890.12345", "-99999999999999.9"]
+    """15 digits are a number, 16 are a text with all of them."""
+    exact = ["123456789012345", "1234567890.12345", "-99999999999999.9"]
     beyond = ["1234567890123456", "9223372036854775807", "-12345678901234.567"]
     book = xlsx_of(tmp_path, [["x", Number(each)] for each in exact + beyond])
     cells = [row[1] for row in book["Results"].iter_rows(min_row=2)]
@@ -106,6 +108,17 @@ def test_a_number_that_excel_would_round_is_text(tmp_path: Path) -> None:
     ]
     assert [cell.data_type for cell in cells[: len(exact)]] == ["n"] * len(exact)
     assert [cell.value for cell in cells[len(exact) :]] == beyond
+
+
+def test_a_number_is_written_as_it_is_said(tmp_path: Path) -> None:
+    """Not as 8411.889999999999, which whoever reads the file's decimals would take for another."""
+    said = ["8411.89", "0.07", "-1234567890.12345", "1200", "123456789012345", "0.00000123"]
+    xlsx_of(tmp_path, [["x", Number(each)] for each in said])
+    with ZipFile(tmp_path / "table.xlsx") as file:
+        sheet = file.read("xl/worksheets/sheet1.xml").decode()
+    assert [Decimal(each) for each in re.findall("<v>([^<]*)</v>", sheet)] == [
+        Decimal(each) for each in said
+    ]
 
 
 def test_a_sheet_that_is_full_is_followed_by_another_one(tmp_path: Path) -> None:
