@@ -3,6 +3,7 @@
 from tests.mutants import (
     averages,
     costs,
+    documents,
     groups,
     imports,
     judged,
@@ -31,6 +32,7 @@ MUTANTS = (
     *judged.MUTANTS,
     *runs.MUTANTS,
     *results.MUTANTS,
+    *documents.MUTANTS,
     *ledger.MUTANTS,
     *imports.MUTANTS,
     *costs.MUTANTS,
