@@ -86,6 +86,11 @@ LEDGER_STEPS: tuple[Step, ...] = (
         until=("POSTED", "state", "succeeded"),
     ),
     Step(
+        route="GET /v1/jobs/{job_id}/outcomes",
+        says="What became of each of the documents that the job was to post.",
+        command=f'curl "$CHOT_API_URL/v1/jobs/$POSTED/outcomes" {AUTH}',
+    ),
+    Step(
         route="GET /v1/ledger/entries/{entry_id}",
         says="An entry with its lines.",
         command=_get("entries/$ENTRY"),
