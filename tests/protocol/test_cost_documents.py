@@ -209,6 +209,20 @@ async def test_an_account_that_is_no_longer_postable_is_named(books: Books) -> N
     assert await scalar(books.app, "SELECT count(*) FROM books.cost_documents") == 0
 
 
+async def test_a_preview_has_production_as_cost_documents_book_it(books: Books) -> None:
+    """What is still in the making stands on 154; nothing of it is lost stock, or owed."""
+    day = date(2026, 1, 10)
+    await books.move("consume", 4, day=day, doc="M1")
+    await books.move("produce", 2, item="B", day=day, doc="M1")
+    await books.move("consume", 2, day=day, doc="M2")
+    result = await books.cost(brand=None, kind="costing.preview")
+    after = {each["account"]: int(each["after"]) for each in result["differences"]}
+    assert after == {"1561": 20_700, "154": 2_300, "331": -23_000}
+    await books.cost(brand=None)
+    await costs_posted(books)
+    assert await accounts(books) == after
+
+
 async def test_goods_made_pass_through_production(books: Books) -> None:
     """What is consumed is debited there, what is made of it credited: together nothing."""
     day = date(2026, 1, 10)

@@ -176,7 +176,7 @@ class Books:
             self.booked[item, m.store] += sign * (own or 0)
         elif m.kind == Kind.PURCHASE_RETURN:
             net = line.value + m.id % 5 * 7 if m.id % 3 else None
-            self.booked[item, m.store] -= line.value + line.variance if net is None else net
+            self.booked[item, m.store] -= line.value - line.variance if net is None else net
             self._write(item, m, net, first)
         elif m.kind == Kind.TRANSFER and m.id % 4 % 2:
             net = m.id * 11

@@ -57,7 +57,7 @@ async def test_a_million_movements(
         await mirror_kinds(conn, load_kinds(""), default_max_attempts=5)
     await load_sample(engine, movements=MOVEMENTS, items=MOVEMENTS // 50, habits=WHOLE)
     await execute(engine, "SELECT books.adopt_chart('SAMPLE', 'TT200')")
-    await books.cost(company=COMPANY, brand=None)
+    await books.cost(company=COMPANY, brand=None, parts=1)
     first = await _posted(books)
     assert first["documents"]["posted"] == first["documents"]["standing"] > 1000
     again = await _posted(books)

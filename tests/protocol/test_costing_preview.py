@@ -72,7 +72,7 @@ async def test_its_differences_are_what_a_run_then_changes(books: Books) -> None
     await _stock(books)
     await books.cost()
     await books.move("receipt", 10, item="A", value=5000)
-    await books.move("consume", 2, item="B")
+    await books.move("adjust_out", 2, item="B")
     before = {item: await _booked(books, item) for item in "AB"}
     preview = await books.cost(kind=PREVIEW)
     shown = await _differences(books, preview["run_id"])

@@ -39,21 +39,21 @@ PRODUCTION = """
       FROM books.movement_costs c
       JOIN books.stock_movements m ON m.id = c.movement_id AND m.kind IN ('consume', 'produce')
       JOIN books.cost_runs r ON r.id = c.run_id
-      LEFT JOIN LATERAL (SELECT o.posting_date FROM books.stock_movements o
-                          WHERE o.id = m.reverses_movement_id OFFSET 0) o ON true
+      LEFT JOIN LATERAL (SELECT f.posting_date FROM books.stock_movements f
+                          WHERE f.id = m.reverses_movement_id OFFSET 0) f ON true
       LEFT JOIN LATERAL (SELECT t.posting_date FROM books.stock_movements t
                           WHERE t.reverses_movement_id = m.id
                             AND pg_visible_in_snapshot(t.xid, r.snapshot) OFFSET 0) t ON true
      CROSS JOIN LATERAL (
-           SELECT c.value * CASE WHEN (m.kind = 'consume') = (o.posting_date IS NULL) THEN 1
+           SELECT c.value * CASE WHEN (m.kind = 'consume') = (f.posting_date IS NULL) THEN 1
                                  ELSE -1 END AS debit) d
      CROSS JOIN LATERAL (VALUES
            ('production', CAST(d.debit AS numeric)),
-           (CASE WHEN o.posting_date IS NULL
+           (CASE WHEN f.posting_date IS NULL
                  THEN CASE m.kind WHEN 'consume' THEN 'usage' ELSE 'receipt' END
                  ELSE CASE m.kind WHEN 'consume' THEN 'gain' ELSE 'purchase_return' END END,
             -CAST(d.debit AS numeric))) AS x (role, amount)
-     WHERE coalesce(o.posting_date NOT BETWEEN r.starts_on AND r.ends_on, true)
+     WHERE coalesce(f.posting_date NOT BETWEEN r.starts_on AND r.ends_on, true)
        AND coalesce(t.posting_date NOT BETWEEN r.starts_on AND r.ends_on, true)"""
 STORE_DIFFERENCES = text(f"""
     INSERT INTO books.cost_differences (run_id, item, brand, account, before, after)
