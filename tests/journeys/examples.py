@@ -21,6 +21,7 @@ from tests.journeys.example_step import AUTH, TYPED, Step
 from tests.journeys.file_examples import FILE_STEPS
 from tests.journeys.group_examples import GROUP_STEPS
 from tests.journeys.ledger_examples import LEDGER_STEPS
+from tests.journeys.migration_examples import MIGRATION_STEPS
 from tests.journeys.period_examples import PERIOD_STEPS
 
 MOVEMENTS = 2_000
@@ -259,6 +260,7 @@ STEPS: tuple[Step, ...] = (
     *PERIOD_STEPS,
     *DOCUMENT_STEPS,
     *LEDGER_STEPS,
+    *MIGRATION_STEPS,
     Step(
         route="GET /v1/workers",
         says="Who works, on what.",

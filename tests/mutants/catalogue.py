@@ -9,6 +9,7 @@ from tests.mutants import (
     judged,
     ledger,
     locking,
+    migrations,
     movements,
     order,
     ownership,
@@ -36,4 +37,5 @@ MUTANTS = (
     *ledger.MUTANTS,
     *imports.MUTANTS,
     *costs.MUTANTS,
+    *migrations.MUTANTS,
 )
