@@ -36,9 +36,14 @@ RUNS = """
 
 def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '800ms'")
-    for statement in (LINES, POOLS, RUNS):
-        op.execute(statement)
+    _turn()
 
 
 def downgrade() -> None:
-    upgrade()
+    op.execute("SET LOCAL lock_timeout = '800ms'")
+    _turn()
+
+
+def _turn() -> None:
+    for statement in (LINES, POOLS, RUNS):
+        op.execute(statement)
