@@ -22,7 +22,7 @@ class CostingSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="CHOT_", extra="ignore")
 
     costing_part_movements: int = Field(
-        200_000, ge=0, description="a larger costing is shared by jobs of so many; 0 = never"
+        500_000, ge=0, description="a larger costing is shared by jobs of so many; 0 = never"
     )
 
 
