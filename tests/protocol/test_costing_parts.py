@@ -374,7 +374,7 @@ async def test_a_member_of_a_group_costs_alone(crew: Crew) -> None:
 
 def test_a_run_is_shared_by_as_many_as_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what the setting says; whoever asks for a number gets it."""
-    assert [parts_of(None, n) for n in (0, 399_999, 400_000, 1_000_000)] == [1, 1, 2, 5]
+    assert [parts_of(None, n) for n in (0, 999_999, 1_000_000, 2_500_000)] == [1, 1, 2, 5]
     assert parts_of(None, 10**12) == MOST_UNASKED
     assert parts_of(3, 1) == 3
     monkeypatch.setenv("CHOT_COSTING_PART_MOVEMENTS", "10")
