@@ -39,7 +39,7 @@ class Outgoing(BaseModel):
     usage: Amount = Field(description="consumed, short, adjusted")
     purchase_return: Amount
     transfer_out: Amount = Field(description="to other pools")
-    rounding: str = Field(description="value on a line of its own, by the residue policy")
+    rounding: str = Field(description="value of no movement: by the residue policy, or of a debt")
     true_up: str = Field(
         description="what covering negative stock cost beyond its provisional cost"
     )
