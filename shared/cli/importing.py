@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from shared.cli.options import calls_api, print_json
 from shared.cli.plain import visible
 from shared.cli.progress import screen
 from shared.cli.wait import follow, report
+from shared.cli.words import in_commands
 from shared.client.wanted import fresh_key, key_header
 
 KINDS = ("movements", "documents", "items", "openings")
@@ -46,7 +47,11 @@ KIND = "migration.run"
 @click.option("--head-line", type=click.IntRange(1, 1000), help="Where the heads are; else first.")
 @click.option("--ignore-others", is_flag=True, help="Leave columns out that are not known.")
 @click.option("--max-rejects", type=click.IntRange(0), help="Stop beyond so many refused lines.")
-@click.option("--max-reject-percent", type=click.IntRange(0, 100), help="... or so many of all; 5.")
+@click.option(
+    "--max-reject-percent",
+    type=click.IntRange(0, 100),
+    help="... or so many of all; 5, of a dry run 100.",
+)
 @click.option(
     "--rejects",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -83,6 +88,8 @@ def import_(
     chot import documents.csv --as documents --company SAMPLE --rejects refused.csv
     """  # noqa: D301 - click's mark for a paragraph kept as it is
     params = _params(written, ignore_others=ignore_others)
+    if dry_run and max_reject_percent is None:
+        max_reject_percent = 100  # whoever tries a file wants to hear of all its lines
     limits = {"max_rejects": max_rejects, "max_reject_percent": max_reject_percent}
     with Api(retry_for) as api:
         file = _send(api, path, company, brand, quiet=as_json)
@@ -101,6 +108,8 @@ def import_(
             job = follow(api, job_id, shown)
         if rejects is not None:
             _save_rejects(api, job_id, rejects)
+        if _too_many(job) and not as_json:
+            context.exit(_told_too_many(api, job))
     context.exit(_told(job, as_json=as_json))
 
 
@@ -154,12 +163,30 @@ def _told(job: dict[str, Any], *, as_json: bool) -> Exit:
     else:
         counts = ", ".join(f"{rows:,} {name}" for name, rows in dict(result["counts"]).items())
         tried = "a dry run: " if result.get("dry_run") else ""
-        click.echo(visible(f"{tried}{counts or 'nothing to do'}, {refused:,} refused"))
-        for reject in list(result.get("first_rejects") or [])[:SHOWN_REJECTS]:
-            click.echo(visible(_sentence(reject)), err=True)
-        if refused:
-            click.echo(f"job {job['id']}: all of them with --rejects FILE", err=True)
+        nothing = "nothing taken" if refused else "nothing to do"
+        click.echo(visible(f"{tried}{counts or nothing}, {refused:,} refused"))
+        _name(job, list(result.get("first_rejects") or []))
     return Exit.NO if refused else Exit.OK
+
+
+def _too_many(job: Mapping[str, Any]) -> bool:
+    return job["state"] == "dead" and (job.get("error") or {}).get("code") == "TOO_MANY_REJECTS"
+
+
+def _told_too_many(api: Api, job: Mapping[str, Any]) -> Exit:
+    """The lines that stopped it: nobody should have to ask for them."""
+    path = f"/v1/migrations/{job['id']}/rejects"
+    found = api.get(path, {"limit": SHOWN_REJECTS}).body["rejects"]
+    click.echo(visible(in_commands(str(job["error"].get("message")))))
+    _name(job, found)
+    return Exit.NO
+
+
+def _name(job: Mapping[str, Any], rejects: Sequence[Mapping[str, Any]]) -> None:
+    for reject in rejects[:SHOWN_REJECTS]:
+        click.echo(visible(_sentence(reject)), err=True)
+    if rejects:
+        click.echo(f"job {job['id']}: all of them with --rejects FILE", err=True)
 
 
 def _sentence(reject: Mapping[str, Any]) -> str:

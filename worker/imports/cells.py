@@ -227,8 +227,8 @@ def _decimal_of(digits: str) -> str:
     whole, _, part = digits.partition(marks[0])
     if len(part) == 3 and 0 < len(whole) <= 3 and not whole.startswith("0"):
         raise CellRefused(
-            f"may be {whole}{part} or {whole} and {part} thousandths: say decimal=, or decimal=. "
-            "for the file"
+            f"may be {whole}{part} or {whole} and {part} thousandths: say for the file which of "
+            'the two stands before decimals, decimal "," or "."'
         )
     return marks[0]
 

@@ -125,7 +125,9 @@ class Head:
         """The line's values by column (empty ones are not there), and what is wrong with it."""
         values: dict[str, str] = {}
         problems: list[LineProblem] = []
-        if len(cells) != self.width and not _padded(cells, self.width):
+        # A sheet has no cells behind the last one of a row that has anything in it.
+        short = how.spreadsheet and len(cells) < self.width
+        if len(cells) != self.width and not short and not _padded(cells, self.width):
             return values, [_of_width(line, len(cells), self.width)]
         for place in self.places:
             cell = cells[place.index] if place.index < len(cells) else ""

@@ -350,9 +350,12 @@ def refuse_too_many(payload: MigrationRunPayload, standing: Standing, job_id: UU
     if not share and standing.failed <= payload.max_rejects:
         return
     limit = f"{payload.max_reject_percent} % of {total:,}" if share else f"{payload.max_rejects:,}"
+    rows = "1 row" if standing.failed == 1 else f"{standing.failed:,} rows"
+    kept = "nothing was written" if payload.dry_run else "what was done stays done"
     raise PermanentError(
-        f"TOO_MANY_REJECTS: {standing.failed:,} rows could not be taken, more than {limit}; "
-        f"what was done stays done, GET /v1/migrations/{job_id}/rejects names the rows",
+        f"TOO_MANY_REJECTS: {rows} could not be taken, more than {limit}; {kept}, "
+        f"GET /v1/migrations/{job_id}/rejects names the rows: put them right and run it again, or "
+        "allow more (max_reject_percent, max_rejects)",
         code="TOO_MANY_REJECTS",
         details={"rows_done": standing.done, "rows_failed": standing.failed, "rows_total": total},
     )

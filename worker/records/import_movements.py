@@ -177,7 +177,8 @@ RULES: Mapping[str, str] = {
     "UOM_UNKNOWN": "is no unit of item {item}, whose base unit is {base_uom}",
     "UOM_NOT_EXACT": "is not a whole number of the smallest parts that item {item} is counted in",
     "RATE_MISSING": "is empty, and {currency} is not the company's currency",
-    "VALUE_NOT_EXACT": "has more decimals than the company's currency",
+    "VALUE_NOT_EXACT": "has more decimals than the company's currency, and is never rounded: write "
+    "what the document says",
     "RATE_MISMATCH": "is not {fc_amount} {currency} at the rate, which is {value} of the smallest "
     "unit of the company's currency",
     "OVERFLOW": "is too large",

@@ -241,6 +241,23 @@ def test_another_writers_workbook_is_read_alike(path: Path) -> None:
     assert "never calculated" in found.rules[0]
 
 
+def test_a_sheets_empty_cells_at_the_end_of_a_row_may_not_be_there(path: Path) -> None:
+    """Excel writes a row up to its last cell that has anything in it; in a CSV it is cut off."""
+    book = Openpyxl()
+    sheet = book.worksheets[0]
+    sheet.append([*HEAD.split(";"), "brand", "uom"])
+    sheet.append([*ROW, None, "kg"])
+    sheet.append(["PN2", *ROW[1:]])
+    sheet.append(["PN3", *ROW[1:-1]])
+    target = io.BytesIO()
+    book.save(target)
+    found = read(path, target.getvalue())
+    assert found.problems == []
+    assert found.rows[2]["uom"] == "kg"
+    assert (found.rows[3]["value"], found.rows[3].get("uom")) == ("5", None)
+    assert found.rows[4]["doc_id"] == "PN3"
+
+
 def test_sheets_are_named_and_days_may_count_from_1904(path: Path) -> None:
     """An unknown name is told with those that there are."""
     mac = workbook([HEAD.split(";"), [*ROW[:3], 44565, *ROW[4:]]], date_1904=True)

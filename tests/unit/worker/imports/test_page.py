@@ -7,6 +7,8 @@ import pytest
 
 from shared.migrations.imports import TASKS
 from tests.fleet import ROOT
+from worker.imports import document_layout, item_layout, movement_layout
+from worker.imports.cells import folded
 from worker.imports.layouts import LAYOUTS
 from worker.migrations.importing import MIGRATIONS
 
@@ -24,6 +26,24 @@ def test_the_columns_of_the_page_are_those_of_the_code(name: str) -> None:
         bold = "**" if column.required else ""
         told.append(f"| {bold}`{column.name}`{bold} | {', '.join(column.heads)} |")
     assert rows == told
+
+
+def test_the_words_of_the_page_are_those_of_the_code() -> None:
+    """Every word that a choice takes, under what it means."""
+    told: dict[str, dict[str, str]] = {}
+    for line in PAGE.split("\n## Words\n")[1].split("\n\n")[1].splitlines()[2:]:
+        column, meaning, others = (cell.strip() for cell in line.strip("|").split("|"))
+        meant = meaning.strip("`")
+        known = told.setdefault(column, {})
+        known |= {folded(word.strip()): meant for word in (meant, *others.split(","))}
+    assert told == {
+        "`kind`": movement_layout.KINDS,
+        "`cost_basis`": movement_layout.BASES,
+        "`type`": document_layout.TYPES,
+        "`side`": document_layout.SIDES,
+        "`costing_method`": item_layout.METHODS,
+        "`lot_tracked`, `active`": item_layout.FLAGS,
+    }
 
 
 def test_every_code_of_a_refused_file_is_on_the_page() -> None:
