@@ -29,16 +29,37 @@ MUTANTS = (
         "a supplier credits what the goods had cost, whatever his note says",
         (LEGS, "                    WHEN b.here IS NOT NULL THEN b.here\n", ""),
         f"{DOCUMENTS}::test_what_a_supplier_credits_is_his_and_the_rest_is_variance",
+        also={
+            f"{DOCUMENTS}::test_a_return_to_a_supplier_that_a_later_period_takes_back": (
+                "its note is another amount, too"
+            ),
+        },
     ),
     mutant(
         "a cost document that stands is never looked at again",
         (PLAN, " OR w.digest IS DISTINCT FROM s.content_hash)", ")"),
         f"{DOCUMENTS}::test_a_costing_that_changes_reverses_what_it_changes_and_creates_it_anew",
+        also={
+            f"{KILLS}::test_a_costing_that_becomes_active_meanwhile_is_followed[0]": (
+                "who is followed has other costs"
+            ),
+            f"{KILLS}::test_an_activation_waits_for_the_chunk_that_is_open": (
+                "costs were posted before it"
+            ),
+        },
     ),
     mutant(
         "every costing makes every document anew",
         (PLAN, "w.digest IS DISTINCT FROM s.content_hash", "true"),
         f"{DOCUMENTS}::test_asking_again_posts_nothing",
+        also={
+            f"{DOCUMENTS}::test_a_costing_that_changes_reverses_what_it_changes_and_creates_it_anew": (
+                "it counts what is left alone"
+            ),
+            f"{DOCUMENTS}::test_what_a_later_period_takes_back_is_the_opposite[day_store]": (
+                "it ends by asking again"
+            ),
+        },
     ),
     mutant(
         "costs that were unposted later are taken back twice",
