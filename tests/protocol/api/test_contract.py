@@ -160,6 +160,7 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
         "/v1/documents/{document_id}",
         "/v1/documents/{document_id}/void",
         "/v1/ledger/chart",
+        "/v1/ledger/control",
         "/v1/ledger/accounts",
         "/v1/ledger/roles",
         "/v1/ledger/rules",
