@@ -1,10 +1,13 @@
 """An import: every line once, bad ones told by number and reason, and twice is as once."""
 
 import asyncio
+import hashlib
 from uuid import UUID, uuid4
 
 import pytest
 
+from shared.s3 import open_s3
+from shared.uploads import find_twin
 from tests.factories import execute, scalar
 from tests.importing import HEAD, MOVEMENTS, Importing, packed, workbook
 
@@ -157,6 +160,28 @@ async def test_a_file_that_is_not_the_companys_is_unknown(importing: Importing, 
         )
     error = await importing.refused(file)
     assert error["code"] == "FILE_UNKNOWN"
+
+
+async def test_a_file_whose_bytes_are_gone_may_be_sent_again(importing: Importing) -> None:
+    """By a rule of the bucket, or a restore: else the same bytes would be that file for ever."""
+    file = await importing.send(MOVEMENTS)
+    key = await scalar(importing.migrating.app, "SELECT object_key FROM chot.uploads")
+    async with open_s3(importing.bucket) as s3:
+        await (await s3.connected()).delete(str(key))
+    error = await importing.refused(file)
+    assert error["code"] == "FILE_GONE"
+    async with importing.migrating.app.begin() as conn:
+        twin = await find_twin(
+            conn,
+            company="ACME",
+            brand=None,
+            principal="test",
+            name="file.csv",
+            sha256=hashlib.sha256(MOVEMENTS.encode()).digest(),
+            keep=60,
+        )
+    assert twin is None
+    assert (await importing.take(MOVEMENTS))["counts"] == {"created": 5}
 
 
 async def test_an_import_of_a_brand_writes_no_other_brands_stores(importing: Importing) -> None:

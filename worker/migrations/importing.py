@@ -28,7 +28,7 @@ from shared.migrations.imports import (
 )
 from shared.s3 import ObjectGone, StorageUnavailable, open_s3
 from shared.settings import FilesSettings, load
-from shared.uploads import Upload, find_upload
+from shared.uploads import Upload, expire_upload, find_upload
 from worker.imports.layouts import LAYOUTS
 from worker.imports.problems import FileRefused, LineProblem
 from worker.imports.reading import Order, Portion, begin, take
@@ -90,7 +90,15 @@ class ImportTask(Task):
         upload = await _required(preparation, params)
         with TemporaryDirectory(prefix="chot-import-") as directory:
             path = Path(directory) / "file"
-            await _download(upload, path)
+            try:
+                await _download(upload, path)
+            except ObjectGone as error:
+                await _forget(preparation, upload)
+                raise PermanentError(
+                    f"FILE_GONE: file {upload.name} is not in its bucket any more: send it again, "
+                    "and import what is sent",
+                    code="FILE_GONE",
+                ) from error
             try:
                 await self._stage(preparation, params, path, state)
             except FileRefused as refused:
@@ -174,8 +182,14 @@ async def _required(preparation: Preparation, params: ImportParams) -> Upload:
     return upload
 
 
+async def _forget(preparation: Preparation, upload: Upload) -> None:
+    """Let nobody find it: the same bytes sent again are a new file, not this one without any."""
+    async with preparation.transaction() as tx:
+        await expire_upload(tx.connection, upload.id)
+
+
 async def _download(upload: Upload, path: Path) -> None:
-    """The file onto the disk, if it is what was sent."""
+    """The file onto the disk, if it is what was sent; ObjectGone."""
     bucket = load(FilesSettings).files_bucket
     if bucket is None:
         raise PermanentError(
@@ -192,11 +206,6 @@ async def _download(upload: Upload, path: Path) -> None:
                     await asyncio.to_thread(target.write, chunk)
     except StorageUnavailable as error:
         raise RetryableError(f"STORAGE_UNAVAILABLE: {error}") from error
-    except ObjectGone as error:
-        raise PermanentError(
-            f"FILE_GONE: file {upload.name} is not in its bucket any more: send it again",
-            code="FILE_GONE",
-        ) from error
     if digest.digest() != upload.sha256:
         raise RetryableError(f"FILE_CHANGED: what arrived of {upload.name} is not what was sent")
 
