@@ -262,7 +262,7 @@ def test_a_return_takes_no_value_of_goods_that_were_made() -> None:
         1: (8, 0),
         2: (48, 0),
         3: (0, 0),
-        4: (0, 4),
+        4: (0, -4),
     }
     assert answer.pools[0].closing == (5, 40)
 
