@@ -21,6 +21,8 @@ PLAIN = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 NUMBER = re.compile(r"([-+\u2212]?)([0-9][0-9.,' \u00a0\u202f\u2009\u2007]*|[.,][0-9]+)", re.ASCII)
 # A long number as Excel shows it, and then saves it: 1.23457E+12.
 SHORTENED = re.compile(r"[0-9]([.,][0-9]+)?E\+[0-9]{2,}", re.ASCII)
+# What a spreadsheet may write where it says that a cell is a number.
+OF_CELL = re.compile(r"-?[0-9]{0,400}(\.[0-9]{0,400})?([eE][-+]?[0-9]{1,5})?", re.ASCII)
 SCIENTIFIC = re.compile(r"[-+]?[0-9.,]+[eE][-+]?[0-9]+", re.ASCII)
 ISO = re.compile(r"([0-9]{4})([-/.])([0-9]{1,2})\2([0-9]{1,2})(.*)", re.ASCII | re.DOTALL)
 BASIC = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})", re.ASCII)
@@ -64,6 +66,8 @@ def clean(cell: str) -> str:
     if isinstance(cell, Flawed):
         raise CellRefused(str(cell))
     if isinstance(cell, Numeric):
+        if not OF_CELL.fullmatch(cell) or not any(map(str.isdigit, cell)):
+            raise CellRefused("is no number, and the file says that it is one")
         return cell
     text = cell.strip(SPACES + "\t\r\n")
     if text.isascii():
@@ -86,16 +90,15 @@ def read_text(text: str, *, most: int) -> str:
 
 def read_code(text: str, *, most: int) -> str:
     """A code: as text; a number cell counts as its digits. A CSV guard (') is taken off."""
-    text = text.removeprefix("'")
     if isinstance(text, Numeric) or SHORTENED.fullmatch(text):
-        text = _whole(text)
-    return read_text(text, most=most)
+        return read_text(_whole(text), most=most)
+    return read_text(text.removeprefix("'"), most=most)
 
 
 def read_number(text: str, how: Conventions) -> str:
     """An exact decimal such as "-1234.5"; CellRefused for what is none, or could be two."""
     if PLAIN.fullmatch(text):
-        return text
+        return text if text != "-0" else "0"
     if how.spreadsheet and isinstance(text, Numeric):
         return _of_spreadsheet(text)
     negative, body = _sign(text)
@@ -107,12 +110,13 @@ def read_number(text: str, how: Conventions) -> str:
     found = NUMBER.fullmatch(body)
     if found is None:
         raise CellRefused("is not a number")
-    if found[1] in {"-", "\u2212"}:
-        negative = not negative
+    if negative and found[1]:
+        raise CellRefused("has a sign within brackets, which are one")
+    negative = negative or found[1] in {"-", "\u2212"}
     plain = _plain(found[2], how.decimal)
     if sum(map(str.isdigit, plain)) > MOST_DIGITS:
         raise CellRefused(f"has more than {MOST_DIGITS} digits")
-    return f"-{plain}" if negative else plain
+    return f"-{plain}" if negative and plain != "0" else plain
 
 
 def read_integer(text: str, how: Conventions, *, least: int, most: int) -> str:
@@ -200,7 +204,10 @@ def _plain(body: str, decimal: str | None) -> str:
 
 
 def _spaced(body: str) -> bool:
-    groups = re.split(f"[{SPACES}']", re.split("[.,]", body)[0])
+    whole, *parts = re.split("[.,]", body)
+    if any(c in SPACES or c == "'" for part in parts for c in part):
+        return False  # 1.234 567 may be a little more than one, or more than a million
+    groups = re.split(f"[{SPACES}']", whole)
     return 0 < len(groups[0]) <= 3 and all(len(group) == 3 for group in groups[1:])
 
 
@@ -241,14 +248,15 @@ def _of_spreadsheet(text: str) -> str:
     if len(number.as_tuple().digits) > EXACT_DIGITS:
         number = Decimal(f"{number:.{EXACT_DIGITS - 1}e}")
     said = f"{number:f}"
-    return said.rstrip("0").rstrip(".") if "." in said else said
+    said = said.rstrip("0").rstrip(".") if "." in said else said
+    return "0" if said == "-0" else said
 
 
 def _whole(text: str) -> str:
     """The digits of a code that a spreadsheet has taken for a number."""
     try:
         number = _of_spreadsheet(text) if isinstance(text, Numeric) else None
-    except (ArithmeticError, ValueError):
+    except CellRefused:
         number = None
     if number is None or len(number) > EXACT_DIGITS:
         raise CellRefused(
@@ -262,7 +270,7 @@ def _of_serial(text: str, how: Conventions) -> date:
     """The day a spreadsheet counts as so many days."""
     try:
         number = Decimal(text)
-        serial = int(number)
+        serial = int(number) if number.adjusted() < MOST_DIGITS else LAST_SERIAL + 1
     except (ArithmeticError, ValueError):
         raise CellRefused("is not a date") from None
     if number != serial:

@@ -118,6 +118,9 @@ class Head:
 
     width: int
     places: Sequence[Place]
+    # With the empty cells behind the last head: a line may have as many, but no more. One more is
+    # no longer harmless: a number written 1,5 between commas has moved all that is behind it.
+    padded_width: int
 
     def read(
         self, line: int, cells: Sequence[Cell], how: Conventions
@@ -127,7 +130,7 @@ class Head:
         problems: list[LineProblem] = []
         # A sheet has no cells behind the last one of a row that has anything in it.
         short = how.spreadsheet and len(cells) < self.width
-        if len(cells) != self.width and not short and not _padded(cells, self.width):
+        if len(cells) != self.width and not short and not self._padded(cells, how):
             return values, [_of_width(line, len(cells), self.width)]
         for place in self.places:
             cell = cells[place.index] if place.index < len(cells) else ""
@@ -143,6 +146,11 @@ class Head:
                 if value is not None:
                     values[place.column.name] = value
         return values, problems
+
+    def _padded(self, cells: Sequence[Cell], how: Conventions) -> bool:
+        """Whether it only has empty cells too many; a sheet says of each where it stands."""
+        as_many = how.spreadsheet or len(cells) == self.padded_width
+        return as_many and len(cells) > self.width and not any(cells[self.width :])
 
 
 def read_head(cells: Sequence[Cell], columns: Sequence[Column], *, ignore_others: bool) -> Head:
@@ -163,7 +171,7 @@ def read_head(cells: Sequence[Cell], columns: Sequence[Column], *, ignore_others
             strange.append(name)
     _refuse_wrong_heads(found, [] if ignore_others else strange, columns)
     places = [Place(found[column.name][0], column) for column in columns if column.name in found]
-    return Head(len(names), places)
+    return Head(len(names), places, len(cells))
 
 
 def heads_found(cells: Iterable[Cell], columns: Sequence[Column]) -> int:
@@ -206,11 +214,6 @@ def _refuse_wrong_heads(
 
 def _with_head(column: Column) -> str:
     return f"{column.name} ({column.heads[0]})" if column.heads else column.name
-
-
-def _padded(cells: Sequence[Cell], width: int) -> bool:
-    """Whether it only has empty cells too many."""
-    return len(cells) > width and not any(cells[width:])
 
 
 def _of_width(line: int, found: int, width: int) -> LineProblem:

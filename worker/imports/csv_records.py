@@ -152,7 +152,10 @@ def _delimiter_of(first: str, columns: Sequence[Column]) -> str:
     """The one that finds most heads; where none finds any, the one there are most of."""
 
     def judged(mark: str) -> tuple[int, int]:
-        cells = next(csv.reader([first], delimiter=mark), [])
+        try:
+            cells = next(csv.reader([first], delimiter=mark), [])
+        except csv.Error:  # a cell that is too long to be held, and no head
+            cells = []
         return heads_found(cells, columns), first.count(mark)
 
     return max(DELIMITERS, key=judged)

@@ -22,7 +22,9 @@ MOST_CELLS = 1_000
 LONGEST_ROW = 2 << 20
 POINTER_BYTES = 8
 MOST_TEXT_BYTES = 256 << 20  # of all shared texts together, as they are held
-REFERENCE = re.compile(r"([A-Z]{1,3})[0-9]+")
+REFERENCE = re.compile(r"([A-Z]{1,3})[0-9]+", re.ASCII)
+ROW_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
+TEXT_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 UNCALCULATED = "is a formula that was never calculated: open the file in a spreadsheet and save it"
 
@@ -161,8 +163,7 @@ class Sheet(Parser):
             self._kind, self._formula, self._value = attributes.get("t", "n"), False, []
             self._place(attributes.get("r", ""))
         elif name == "row":
-            said = attributes.get("r", "")
-            self._number = int(said) if said.isdigit() else self._number + 1
+            self._number = self._next_number(attributes.get("r"))
             self._row, self._length = [], 0
         elif name == "f":
             self._formula = True
@@ -188,10 +189,24 @@ class Sheet(Parser):
                 raise FileRefused("ROW_TOO_LARGE", f"row {self._number} is too large to be meant")
             self._value.append(data)
 
+    def _next_number(self, said: str | None) -> int:
+        """Rows that are left out are empty ones. They come in their order, each once: what an
+        attempt has dealt with is told by the number of its last row.
+        """
+        if said is None:
+            return self._number + 1
+        if not ROW_NUMBER.fullmatch(said) or int(said) <= self._number:
+            raise _misplaced(f"a row has the number '{said[:20]}' behind row {self._number}")
+        return int(said)
+
     def _place(self, reference: str) -> None:
         """Cells that are left out are empty ones."""
         found = REFERENCE.fullmatch(reference)
+        if reference and found is None:
+            raise _misplaced(f"row {self._number} has a cell '{reference[:20]}'")
         index = len(self._row) if found is None else _column_of(found[1])
+        if index < len(self._row):
+            raise _misplaced(f"cell {reference} stands behind one that it comes before")
         if index >= MOST_CELLS:
             raise FileRefused(
                 "TOO_MANY_COLUMNS", f"row {self._number} has more than {MOST_CELLS} cells"
@@ -214,12 +229,12 @@ class Sheet(Parser):
         return _unescaped(value)
 
     def _shared(self, value: str) -> str:
-        try:
+        # Python would take -1 for the last of them.
+        if TEXT_NUMBER.fullmatch(value) and int(value) < len(self._texts):
             return self._texts[int(value)]
-        except (IndexError, ValueError):
-            raise FileRefused(
-                "FILE_DAMAGED", f"row {self._number} names a text that is not in the file"
-            ) from None
+        raise FileRefused(
+            "FILE_DAMAGED", f"row {self._number} names a text that is not in the file"
+        )
 
 
 class XlsxFile:
@@ -284,6 +299,10 @@ class XlsxFile:
             while data := source.read(READ_BYTES):
                 yield data, False
             yield b"", True
+
+
+def _misplaced(said: str) -> FileRefused:
+    return FileRefused("FILE_DAMAGED", f"{said}: open the file in a spreadsheet and save it again")
 
 
 def _column_of(letters: str) -> int:

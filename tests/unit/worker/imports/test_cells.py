@@ -74,7 +74,7 @@ def test_a_number_that_could_be_two_is_refused_with_what_settles_it(said: str) -
 @pytest.mark.parametrize(
     "said",
     ["", "x", "1.23.4", "1,23,4", "1.2,3,4", "--5", "5-", "1e400", "1E5", "NaN", "Infinity", "٥",
-     "12 34", "1.", "." * 5, "9" * 31, "0x10", "1_000", "1.234.56,7", "₫5"],
+     "12 34", "1.", "(-5)", "(+5)", "1.234 567", "１２３", "." * 5, "9" * 31, "0x10", "1_000", "1.234.56,7", "₫5"],
 )  # fmt: skip
 def test_what_is_no_number_is_refused(said: str) -> None:
     """Also what Python would take for one; "1." is a number that somebody has cut off."""
@@ -204,13 +204,31 @@ def test_what_no_text_column_takes_is_refused(said: str) -> None:
     assert shown(said).isprintable()
 
 
+@pytest.mark.parametrize(
+    "said", ["abc", "1_000", "１２３", "1\t2", "1\n2", " 5", "", ".", "²", "9" * 500, "NaN"]
+)
+def test_what_a_workbook_calls_a_number_and_is_none_is_refused(said: str) -> None:
+    """Whatever its column takes: a tab in it would begin another cell of what is staged."""
+    with pytest.raises(CellRefused):
+        clean(Numeric(said))
+
+
+def test_a_number_below_nothing_by_nothing_is_nothing() -> None:
+    """A sign would be taken for one of an amount below 0."""
+    for said in ("-0", "-0,0", "(0)", Numeric("-0.0")):
+        assert read_number(said, SHEET) == "0"
+
+
 def test_codes_survive_what_spreadsheets_do_to_them() -> None:
     """Or are refused: digits that are lost cannot be guessed."""
     assert read_code("00123", most=40) == "00123"
     assert read_code("12E5", most=40) == "12E5"
     assert read_code("'=1", most=40) == "=1"
     assert read_code(Numeric("123"), most=40) == "123"
-    for lost in ("1.23457E+12", Numeric("1.2345678901234567E+18")):
+    assert read_code(Numeric("123.0"), most=40) == "123"
+    assert read_code(Numeric("1E5"), most=40) == "100000"
+    digits = ("1.2345678901234567E18", "1.2345678901234567e+18", "1234567890123456789", "1E400")
+    for lost in ("1.23457E+12", *map(Numeric, digits)):
         with pytest.raises(CellRefused, match="digits are lost"):
             read_code(lost, most=40)
     with pytest.raises(CellRefused, match="41 characters, 40 at most"):

@@ -55,6 +55,24 @@ def test_lines_are_numbered_as_an_editor_shows_them(path: Path) -> None:
     assert [line for line, _, code in found.problems if code == "CELL_REFUSED"] == [2, 2, 5]
 
 
+def test_a_decimal_comma_between_commas_never_moves_a_line(path: Path) -> None:
+    """The empty cell at its end is no padding: only as many as the heads have are."""
+    heads = "doc_id,doc_line,kind,posting_date,store,item,quantity,value,lot"
+    line = "N{n},1,receipt,2026-01-03,R1,A,{quantity},1000,"
+    moved = read(path, "\n".join((heads, line.format(n=1, quantity="1,5"))))
+    assert (moved.rows, moved.problems) == ({}, [(2, None, "CELLS_MISCOUNTED")])
+    rows = [heads, line.format(n=1, quantity=1), line.format(n=2, quantity="1,5")]
+    padded = read(path, "".join(f"{row},,\n" for row in rows))
+    assert (list(padded.rows), padded.problems) == ([2], [(3, None, "CELLS_MISCOUNTED")])
+
+
+def test_a_first_line_without_end_is_refused_like_any_other(path: Path) -> None:
+    """Nothing in it tells the delimiter, and nothing of it is held."""
+    for size in (LONGEST_CELL + 1, LONGEST_LINE * 3):
+        with pytest.raises(FileRefused, match="HEADS_REFUSED"):
+            read(path, "x" * size + "\n" + table(LINE.format(n=1)))
+
+
 def test_a_quote_that_is_never_closed_costs_its_own_line(path: Path) -> None:
     """Not all that follows it, up to the end of the file or of what a cell may hold."""
     for many in (3, 20_000):
@@ -239,6 +257,63 @@ def test_another_writers_workbook_is_read_alike(path: Path) -> None:
     assert found.rows[2]["item"] == "123"
     assert found.problems == [(3, "value", "CELL_REFUSED")]
     assert "never calculated" in found.rules[0]
+
+
+SHEET_OF = {
+    "xl/workbook.xml": '<workbook><sheets><sheet name="D" id="a"/></sheets></workbook>',
+    "xl/_rels/workbook.xml.rels": '<R><Relationship Id="a" Target="s.xml"/></R>',
+    "xl/sharedStrings.xml": "<sst><si><t>one</t></si></sst>",
+}
+CELLS = "".join(
+    f'<c r="{letter}1" t="inlineStr"><is><t>{head}</t></is></c>'
+    for letter, head in zip("ABCDEFGH", HEAD.split(";"), strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        '<row r="3"/><row r="2"/>',
+        '<row r="2"/><row r="2"/>',
+        '<row r="²"/>',
+        f'<row r="{"9" * 5000}"/>',
+        '<row r="-2"/>',
+        '<row r="2"><c r="B2"><v>1</v></c><c r="A2"><v>2</v></c></row>',
+        '<row r="2"><c r="A2"><v>1</v></c><c r="A2"><v>2</v></c></row>',
+        '<row r="2"><c r="a2"><v>1</v></c></row>',
+        '<row r="2"><c r="A2" t="s"><v>-1</v></c></row>',
+        '<row r="2"><c r="A2" t="s"><v>1</v></c></row>',
+    ],
+)
+def test_rows_and_cells_of_a_sheet_that_are_not_in_order_are_refused(path: Path, rows: str) -> None:
+    """Read as they come, a price would be a quantity, or a line left out by the next attempt."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as book:
+        for name, part in SHEET_OF.items():
+            book.writestr(name, part)
+        sheet = f'<s><sheetData><row r="1">{CELLS}</row>{rows}</sheetData></s>'
+        book.writestr("xl/s.xml", sheet)
+    with pytest.raises(FileRefused, match="FILE_DAMAGED"):
+        read(path, target.getvalue())
+
+
+def test_a_number_that_is_none_stages_no_other_cell(path: Path) -> None:
+    """Between tabs and line ends of its own it could be a row of somebody else's import."""
+    target = io.BytesIO()
+    values = [f"1&#10;{'0' * 8}&#9;1", 1, "nhap", 46027, "K1", "H1", 1, 5]
+    cells = "".join(
+        f'<c r="{letter}2"{"" if n in (0, 1, 3, 6, 7) else TEXT}><v>{value}</v></c>'
+        for n, (letter, value) in enumerate(zip("ABCDEFGH", values, strict=True))
+    )
+    with zipfile.ZipFile(target, "w") as book:
+        for name, part in SHEET_OF.items():
+            book.writestr(name, part)
+        book.writestr("xl/s.xml", f'<s><row r="1">{CELLS}</row><row r="2">{cells}</row></s>')
+    found = read(path, target.getvalue())
+    assert (found.rows, found.problems) == ({}, [(2, "doc_id", "CELL_REFUSED")])
+
+
+TEXT = ' t="str"'
 
 
 def test_a_sheets_empty_cells_at_the_end_of_a_row_may_not_be_there(path: Path) -> None:
