@@ -264,6 +264,34 @@ async def test_what_a_later_period_takes_back_is_the_opposite(books: Books, by: 
     assert (await costs_posted(books, FEBRUARY, by=by))["outcome"] == "nothing_to_do"
 
 
+async def test_costs_unposted_into_another_period_are_there_once_in_each(books: Books) -> None:
+    """The closed period keeps its entry; made anew when it is open again, it is not there twice."""
+    await books.move("issue", 4, day=date(2026, 1, 8), doc="S1")
+    await books.cost(brand=None)
+    await costs_posted(books)
+    january = await accounts(books)
+    made = await fetch(books.app, "SELECT document_id FROM books.cost_documents WHERE standing")
+    await close(books)
+    ids = [row.document_id for row in made]
+    result = await unpost(books, documents=ids, reversal_date="2026-02-03")
+    assert set(result["outcomes"]) == {"REVERSED"}
+    await books.cost(FEBRUARY, brand=None)
+    await costs_posted(books, FEBRUARY)
+    await close(books, to="open")
+    await costs_posted(books)
+    for day in ("2026-01-31", "2026-02-28"):
+        balances = await fetch(
+            books.app,
+            """SELECT account, sum(debit - credit) AS balance FROM books.gl_lines
+                WHERE posting_date <= CAST(CAST(:day AS text) AS date)
+                GROUP BY account HAVING sum(debit - credit) <> 0""",
+            day=day,
+        )
+        assert {row.account: int(row.balance) for row in balances} == january
+    assert (await costs_posted(books))["outcome"] == "nothing_to_do"
+    assert (await costs_posted(books, FEBRUARY))["outcome"] == "nothing_to_do"
+
+
 async def test_a_return_to_a_supplier_that_a_later_period_takes_back(books: Books) -> None:
     """His note was another than the goods had cost: neither is left."""
     day, back = date(2026, 1, 8), date(2026, 2, 3)

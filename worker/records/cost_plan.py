@@ -16,8 +16,9 @@ from shared.costs.legs import BY_HASH, LEGS, REST
 
 # A key is what a document is about, and says its layout by its first letter. The rest of a period
 # is by the hash of its items, so that no document has all of them. Debits and credits of one
-# account stay apart: what came back is not taken off what was sold. Costs of an earlier period
-# that were unposted in this one are `taken_back` already: the movement that says so does it twice.
+# account stay apart: what came back is not taken off what was sold. `taken_back`: what a period has
+# of cost documents that stand no longer, or are another period's, because an unposting dated the
+# reversal into another period than the entry: here an entry, there a reversal is left alone.
 WANTED = f"""
     WITH {LEGS},
     sums AS MATERIALIZED (
@@ -39,12 +40,15 @@ WANTED = f"""
                       AND g.code = books.role_account(:company, r.role)) AS by_item
           FROM books.role_defaults r),
     taken_back AS (
-        SELECT d.cost_run_id, l.memo AS role, l.store, l.item, l.debit - l.credit AS amount
+        SELECT max(d.cost_run_id) AS run_id, l.memo AS role, l.store, l.item,
+               sum(l.debit - l.credit) AS amount
           FROM books.gl_entries e
           JOIN books.documents d ON d.id = e.document_id AND d.type = 'cost'
-          JOIN books.cost_documents c ON c.document_id = d.id AND c.period <> :period
+          JOIN books.cost_documents c ON c.document_id = d.id
+           AND NOT (c.period = :period AND c.standing)
           JOIN books.gl_lines l ON l.entry_id = e.id
-         WHERE e.company = :company AND e.posting_date BETWEEN :starts_on AND :ends_on),
+         WHERE e.company = :company AND e.posting_date BETWEEN :starts_on AND :ends_on
+         GROUP BY l.memo, l.store, l.item HAVING sum(l.debit - l.credit) <> 0),
     legs_of_keys AS (
         SELECT s.key, s.day, s.run_id, s.role, s.store, s.item, s.amount FROM sums s
          WHERE s.amount <> 0
@@ -54,7 +58,7 @@ WANTED = f"""
                CAST(:ends_on AS date), r.run_id, r.role, r.store, r.item, r.amount
           FROM rest r JOIN books.items i ON i.company = :company AND i.code = r.item
         UNION ALL
-        SELECT 'R-back', CAST(:ends_on AS date), t.cost_run_id, t.role, t.store, t.item, -t.amount
+        SELECT 'R-back', CAST(:ends_on AS date), t.run_id, t.role, t.store, t.item, -t.amount
           FROM taken_back t),
     lines AS MATERIALIZED (
         SELECT k.key, k.day, max(k.run_id) AS run_id, k.role, a.account, k.store, s.brand,
