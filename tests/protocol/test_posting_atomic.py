@@ -30,6 +30,7 @@ from tests.posting_books import (
     submit,
 )
 from tests.services import Database
+from tests.unposting_books import unpost
 from worker.handlers import posting_atomic
 from worker.records import posting_stage
 
@@ -223,3 +224,22 @@ async def test_a_job_run_again_from_nothing_begins_anew(books: Books) -> None:
     await again(books, job_id)
     assert await outcomes(books, job_id) == {one: "POSTED", two: "POSTED"}
     assert (await job_row(books.app, job_id)).state == "succeeded"
+
+
+async def test_what_was_posted_before_may_be_a_draft_at_a_redrive(books: Books) -> None:
+    """That it was posted by another at the first run says nothing of the next: it is listed anew."""
+    one, two = await sale(books, "S1"), await sale(books, "S2", total=7)
+    await post(books, documents=[one])
+    job_id = await _atomic(books, [one, two])
+    with pytest.raises(PermanentError):
+        await attempt(books, job_id)
+    assert await outcomes(books, job_id) == {one: "ALREADY_POSTED", two: "UNBALANCED"}
+    assert (await unpost(books, documents=[one]))["outcomes"] == {"REVERSED": 1}
+    await revise(books, two, total=1100)
+    await execute(
+        books.app,
+        """UPDATE chot.job_outputs SET checkpoint = NULL WHERE job_id = :id""",
+        id=job_id,
+    )
+    await again(books, job_id)
+    assert await outcomes(books, job_id) == {one: "POSTED", two: "POSTED"}

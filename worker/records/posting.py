@@ -67,8 +67,11 @@ async def lock_documents(
     """
     ids = [each.document_id for each in listed if each.version is not None]
     held = set((await conn.scalars(LOCK, {"ids": ids})).all())
-    free = [each for each in listed if each.version is None or each.document_id in held]
-    return free, [each for each in listed if each not in free]
+    free: list[Listed] = []
+    busy: list[Listed] = []
+    for each in listed:
+        (free if each.version is None or each.document_id in held else busy).append(each)
+    return free, busy
 
 
 # Days of closed periods are no gates to pass: their documents are told so by their verdict.

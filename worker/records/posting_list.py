@@ -25,10 +25,12 @@ class Listed:
     version: int | None
 
 
-# What a job that is run again from nothing had posted stays said of it.
+# What a job that is run again from nothing had done itself stays said of it. What others had done
+# (ALREADY_…) may have been undone since.
 FORGET = text("""
     DELETE FROM books.posting_items
-     WHERE job_id = CAST(:job_id AS uuid) AND NOT (done AND outcome = ANY (:successes))""")
+     WHERE job_id = CAST(:job_id AS uuid)
+       AND NOT (done AND outcome = ANY ('{POSTED,REVERSED}'))""")
 FORGET_STAGED = text("DELETE FROM books.posting_lines WHERE job_id = CAST(:job_id AS uuid)")
 LIST_NAMED = text("""
     INSERT INTO books.posting_items (job_id, document_id, seq, version)
@@ -77,15 +79,14 @@ async def list_documents(
 
     A list of the job that is there already is forgotten but for what it has done.
     """
-    binds: dict[str, Any] = {"job_id": job.id, "successes": list(SUCCESSES)}
-    await conn.execute(FORGET, binds)
-    await conn.execute(FORGET_STAGED, {"job_id": job.id})
+    for statement in (FORGET, FORGET_STAGED):
+        await conn.execute(statement, {"job_id": job.id})
     way = -1 if newest_first else 1
     if selection.documents is not None:
         named = {"job_id": job.id, "documents": selection.documents, "way": way}
         await conn.execute(LIST_NAMED, named)
     else:
-        binds = {"job_id": job.id, "company": job.company, "brand": job.brand}
+        binds: dict[str, Any] = {"job_id": job.id, "company": job.company, "brand": job.brand}
         binds |= {"status": status, "way": way}
         names = ("types", "stores", "date_from", "date_to")
         await conn.execute(
