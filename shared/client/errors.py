@@ -152,6 +152,14 @@ class MigrationNotFound(NotFound):
     """No migration of this id, or it is in the archive, or not this account's."""
 
 
+class DocumentNotFound(NotFound):
+    """No such document, or not this account's."""
+
+
+class EntryNotFound(NotFound):
+    """The ledger has no such entry, or not this account's."""
+
+
 class CostRunNotFound(NotFound):
     """No cost run of this number, or not this account's to see."""
 
@@ -216,6 +224,14 @@ class MethodChangeRefused(Conflict):
     """An item's costing method cannot change on that day; `more["code"]` says why."""
 
 
+class DocumentPosted(Conflict):
+    """A posted document stays as it is; unpost it first."""
+
+
+class ChartRefused(Conflict):
+    """An account, a role or a posting rule cannot become that; the detail says why."""
+
+
 class NotDead(Conflict):
     """Redrive of a job that is not dead; `more` has its `state`."""
 
@@ -274,6 +290,10 @@ TYPES: Mapping[str, type[ApiError]] = {
     "queue-not-found": QueueNotFound,
     "cost-run-not-found": CostRunNotFound,
     "file-not-found": FileNotFound,
+    "document-not-found": DocumentNotFound,
+    "entry-not-found": EntryNotFound,
+    "document-posted": DocumentPosted,
+    "chart-refused": ChartRefused,
     "cost-run-building": CostRunBuilding,
     "cost-run-gone": CostRunGone,
     "not-a-preview": NotAPreview,

@@ -18,6 +18,7 @@ from tests.mutants import (
     replays,
     results,
     runs,
+    unposting,
     work,
 )
 
@@ -37,6 +38,7 @@ MUTANTS = (
     *documents.MUTANTS,
     *ledger.MUTANTS,
     *posting.MUTANTS,
+    *unposting.MUTANTS,
     *imports.MUTANTS,
     *costs.MUTANTS,
     *migrations.MUTANTS,

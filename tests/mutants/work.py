@@ -133,9 +133,9 @@ MUTANTS = (
         "a message is published before its job is committed",
         (
             "api/submission.py",
-            "        answer = await _enqueue(conn, request.checked, admission)\n",
+            "        answer = await _enqueue(conn, resources, request, admission)\n",
             (
-                "        answer = await _enqueue(conn, request.checked, admission)\n"
+                "        answer = await _enqueue(conn, resources, request, admission)\n"
                 "        await resources.relay.publish_at_once(conn, answer.job_id)\n"
             ),
         ),
