@@ -165,13 +165,20 @@ async def _refuse_unknown_place(resources: Resources, query: UploadQuery, who: C
     binds = {"company": query.company, "brand": query.brand}
     async with resources.reading() as conn:
         known = (await conn.execute(PLACE_IS_KNOWN, binds)).one()
+    value: str | None
     if not (known.company and who.scope.covers_company(query.company)):
         slug, member, value = "unknown-company", "company", query.company
     elif not (known.brand and who.scope.covers(query.company, query.brand)):
-        slug, member, value = "unknown-brand", "brand", query.brand or "null"
+        slug, member, value = "unknown-brand", "brand", query.brand
     else:
         return
-    problem = field_problem(slug, member, NOT_YOURS[slug], value)
+    if value is None:
+        rule = (
+            "is missing: this account has some brands only, and a file of no brand is the company's"
+        )
+        problem = field_problem("invalid-request", member, rule)
+    else:
+        problem = field_problem(slug, member, NOT_YOURS[slug], value)
     raise ProblemRaised(
         Problem(slug=slug, detail=problem.detail, errors=problem.errors, headers=CLOSE)
     )

@@ -257,7 +257,13 @@ def entry(entry_id: str, *, as_json: bool, retry_for: float) -> None:
         if value is not None:
             show.console().print(Text(f"{name.ljust(9)} ") + show.plain(value))
     rows = [
-        (line["account"], line["name"], line["debit"], line["credit"], _of(line))
+        (
+            line["account"],
+            line.get("name_vi") or line["name"],
+            line["debit"],
+            line["credit"],
+            _of(line),
+        )
         for line in found["entry_lines"]
     ]
     columns = ("account", "name", "debit#", "credit#", "of")

@@ -13,6 +13,7 @@ from shared.cli.plain import visible
 from shared.cli.progress import screen
 from shared.cli.tables import table
 from shared.cli.wait import follow, report
+from shared.cli.words import in_commands
 from shared.json_text import to_json
 
 PAGE_MAX = 200
@@ -121,7 +122,8 @@ def _print_findings(findings: list[dict[str, Any]]) -> None:
     for each in findings:
         named = ", ".join(map(str, each["first"]))
         more = ", …" if each["count"] > len(each["first"]) else ""
-        click.echo(visible(f"  {each['code']} ({each['count']:,}): {each['says']}: {named}{more}"))
+        says = in_commands(str(each["says"]))
+        click.echo(visible(f"  {each['code']} ({each['count']:,}): {says}: {named}{more}"))
 
 
 def _print_affected(affects: list[dict[str, Any]], what: str) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from shared.cli.plain import visible
+from shared.cli.words import in_commands
 
 # Codes that an error gets which has none, and types whose message is written for operators.
 UNNAMED = frozenset({None, "FAILED", "PERMANENT"})
@@ -147,7 +148,7 @@ def reason(error: Any) -> str:
     message = str(error.get("message") or error.get("detail") or "")
     if names and message.startswith(f"{names[-1]}:"):
         names.pop()
-    said = ": ".join(filter(None, [*names, message])) or str(kind or error)
+    said = in_commands(": ".join(filter(None, [*names, message])) or str(kind or error))
     return " ".join(filter(None, (said, _fields(error), _place(error) if unexpected else "")))
 
 

@@ -19,6 +19,7 @@ COMMANDS: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]]
     ),
     (re.compile(r"POST /v1/jobs/([^/\s]+)/redrive\b"), r"`chot redrive \1`"),
     (re.compile(r"GET /v1/jobs/([0-9A-Za-z-]+)"), r"`chot status \1`"),
+    (re.compile(r"GET /v1/ledger/(control|accounts|roles|rules)\b"), r"`chot ledger \1`"),
     (re.compile(r"^POST /v1/jobs with priority"), "a submit with priority"),
     (re.compile(r"^(GET|POST|PUT|DELETE) /v1/\S+ asks for"), "this asks for"),
 )

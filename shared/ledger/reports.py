@@ -147,8 +147,8 @@ GENERAL_LEDGER = text(f"""
      ORDER BY l.posting_date, l.entry_id, l.line_no LIMIT :most""")
 JOURNAL = text(f"""
     SELECT l.posting_date, l.entry_id, l.line_no, e.entry_no, e.series, e.kind, e.document_id,
-           d.type, d.doc_no, l.account, a.name, l.debit, l.credit, l.party, l.store, l.item,
-           l.brand, coalesce(l.memo, e.memo, d.memo) AS memo
+           d.type, d.doc_no, l.account, a.name, a.name_vi, l.debit, l.credit, l.party, l.store,
+           l.item, l.brand, coalesce(l.memo, e.memo, d.memo) AS memo
       FROM books.gl_entries e
       JOIN books.gl_lines l ON l.entry_id = e.id
       JOIN books.gl_accounts a ON a.company = l.company AND a.code = l.account

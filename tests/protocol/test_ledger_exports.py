@@ -128,6 +128,7 @@ async def test_a_journal_has_every_line(books: Books) -> None:
     assert [row[8:10] for row in rows[:2]] == [["700", "0"], ["0", "700"]]
     assert rows[1][10] == "'=NCC"
     assert rows[2][5] == "bán lẻ"
+    assert {row[6]: row[7] for row in rows}["331"] == "Phải trả cho người bán"  # as in the balance
     assert result["sums"] == {"debit": "1240", "credit": "1240"}
 
 

@@ -95,7 +95,7 @@ GENERAL_LEDGER = Table(
 
 def _journal(row: DbRow, minor_digits: int, _digits: int) -> Iterator[Cell]:
     yield from _document(row)
-    yield from (row["account"], row["name"])
+    yield from (row["account"], row["name_vi"] or row["name"])
     yield from _amounts(row, SIDES, minor_digits)
     yield from (row[name] for name in DIMENSION_NAMES)
 
@@ -109,7 +109,7 @@ JOURNAL = Table(
         Column("Credit (Có)"),
         *DIMENSIONS,
     ],
-    names=(*DOCUMENT_NAMES, "account", "name", *SIDES, *DIMENSION_NAMES),
+    names=(*DOCUMENT_NAMES, "account", "name", "name_vi", *SIDES, *DIMENSION_NAMES),
     _cells=_journal,
 )
 LEDGER_TABLES: Mapping[str, Table] = {

@@ -140,7 +140,8 @@ async def test_a_file_is_of_its_company_and_brand(
         asked = f"{ASK}&brand=RED"
         red = (await files.post(asked, content=CONTENT, headers=bearer(keys["red"]))).json()["url"]
         refused = await files.post(ASK, content=CONTENT, headers=bearer(keys["red"]))
-        problem_of(refused, 422, "unknown-brand")
+        problem = problem_of(refused, 422, "unknown-brand")
+        assert problem["errors"][0]["rule"].startswith("is missing: this account has some brands")
         elsewhere = await files.post(ASK, content=CONTENT, headers=bearer(keys["other"]))
         problem_of(elsewhere, 422, "unknown-company")
         seen = {

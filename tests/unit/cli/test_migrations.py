@@ -5,7 +5,7 @@ import json
 import pytest
 
 from api.migration_examples import FULL_MIGRATION, MIGRATION, PAUSED, REJECT
-from shared.cli import run
+from shared.cli import run, show
 from shared.cli.words import in_commands
 from tests.unit.cli.conftest import Peer, job
 
@@ -111,3 +111,6 @@ def test_the_apis_words_become_commands() -> None:
     assert in_commands(said) == (
         f"`chot migrations resume {ID}` lets it go on; `chot migrations show {ID}` names"
     )
+    said = "post the costs, then GET /v1/ledger/control names the documents"
+    assert "then `chot ledger control` names" in in_commands(said)
+    assert "then `chot ledger control` names" in show.reason({"code": "X", "message": said})
