@@ -211,6 +211,35 @@ async def test_an_account_is_remapped_in_drafts_roles_and_balances(
     assert again["counts"] == {}
 
 
+async def drafted(migrating: Migrating, accounts: dict[str, str]) -> dict[str, int]:
+    """Remap these, and what the drafts of all remaps then move, by account (debit above 0)."""
+    await migrating.succeed("accounts.remap", params=REMAP | {"accounts": accounts, "close": False})
+    moved = """SELECT l.account, sum(CASE l.side WHEN 'debit' THEN l.net ELSE -l.net END)::bigint AS net
+                 FROM books.documents d JOIN books.document_lines l ON l.document_id = d.id
+                WHERE d.status = 'draft' AND d.source = 'remap' GROUP BY l.account"""
+    return {row.account: row.net for row in await fetch(migrating.app, moved)}
+
+
+async def test_remaps_of_one_day_move_each_balance_once(migrating: Migrating, books: Books) -> None:
+    """Another map's drafts stay, an overlapping one moves what is left, a rest is moved on."""
+    await manual(books, "P1", ("1111", 500), ("1121", 300), ("5111", -800))
+    await post(books, types=["manual"])
+    one = {"1111": -500, "1119": 500}
+    both = one | {"1121": -300, "1129": 300}
+    assert await drafted(migrating, {"1111": "1119"}) == one
+    assert await drafted(migrating, {"1121": "1129"}) == both
+    assert await drafted(migrating, {"1111": "1119", "1121": "1129"}) == both
+    await post(books, types=["manual"])
+    await manual(books, "P2", ("1111", 70), ("5111", -70))
+    await post(books, types=["manual"])
+    assert await drafted(migrating, {"1111": "1119"}) == {"1111": -70, "1119": 70}
+    await post(books, types=["manual"])
+    balance = "SELECT account, sum(debit - credit)::bigint FROM books.gl_lines GROUP BY 1"
+    assert {tuple(row) for row in await fetch(migrating.app, balance)} == {
+        ("1111", 0), ("1119", 570), ("1121", 0), ("1129", 300), ("5111", -870),
+    }  # fmt: skip
+
+
 async def test_a_dry_remap_writes_nothing(migrating: Migrating, books: Books) -> None:
     """Neither accounts nor roles nor drafts; it counts what it would change."""
     await manual(books, "D1", ("6411", 70), ("1111", -70))

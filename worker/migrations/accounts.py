@@ -5,7 +5,9 @@ Then, batch by batch, the drafts that name an old account. A posted line stays w
 the drafts that move balances are posted like any document, after somebody has looked at them.
 """
 
+from collections.abc import Iterator
 from datetime import date
+from itertools import count
 from typing import Any
 
 from sqlalchemy import text
@@ -53,16 +55,32 @@ SET_ROLES = text(f"""
       JOIN {_MAP} ON m.old = coalesce(r.account, d.account)
      ORDER BY d.role
     ON CONFLICT (company, role) DO UPDATE SET account = excluded.account""")
+# What a draft of an earlier run is to move is moved, once somebody posts it: never by two drafts.
 BALANCES = text(f"""
-    SELECT m.old, m.new, l.store, l.item, l.party,
-           trim_scale(sum(l.debit - l.credit) / power(10::numeric, c.minor_digits)) AS balance
-      FROM {_MAP}
-      JOIN books.gl_lines l ON l.company = :company AND l.account = m.old
+    WITH held AS (
+        SELECT l.account, l.store, l.item, l.party, l.debit - l.credit AS amount
+          FROM books.gl_lines l
+         WHERE l.company = :company AND l.account = ANY(CAST(:old AS text[]))
            AND l.posting_date <= :as_of
-      JOIN books.companies c ON c.code = l.company
-     GROUP BY m.old, m.new, l.store, l.item, l.party, c.minor_digits
-    HAVING sum(l.debit - l.credit) <> 0
-     ORDER BY m.old, l.store NULLS FIRST, l.item NULLS FIRST, l.party NULLS FIRST""")
+        UNION ALL
+        SELECT l.account, l.store, l.item, l.party,
+               CASE l.side WHEN 'debit' THEN l.net ELSE -l.net END
+          FROM books.documents d
+          JOIN books.document_lines l ON l.document_id = d.id
+         WHERE d.company = :company AND d.status = 'draft' AND d.source = 'remap'
+           AND d.posting_date <= :as_of AND l.account = ANY(CAST(:old AS text[])))
+    SELECT m.old, m.new, h.store, h.item, h.party,
+           trim_scale(sum(h.amount) / power(10::numeric, c.minor_digits)) AS balance
+      FROM {_MAP}
+      JOIN held h ON h.account = m.old
+      JOIN books.companies c ON c.code = :company
+     GROUP BY m.old, m.new, h.store, h.item, h.party, c.minor_digits
+    HAVING sum(h.amount) <> 0
+     ORDER BY m.old, h.store NULLS FIRST, h.item NULLS FIRST, h.party NULLS FIRST""")
+# A number is given once: a draft of another run, posted or not, keeps its own.
+NUMBERS = text("""
+    SELECT d.doc_no FROM books.documents d
+     WHERE d.company = :company AND d.type = 'manual' AND starts_with(d.doc_no, :prefix)""")
 PUT = text("""
     SELECT outcome, code, detail
       FROM books.put_documents(:company, CAST(:documents AS jsonb), :principal, 'remap')""")
@@ -148,10 +166,11 @@ class RemapAccounts(Task):
         """Put the drafts that move what the old accounts hold on that day; their numbers."""
         rows = (await conn.execute(BALANCES, _binds(run))).mappings().all()
         params = _params(run)
+        numbers = await _free_numbers(conn, run, f"REMAP-{params.as_of}-")
         documents = [
             {
                 "type": "manual",
-                "doc_no": f"REMAP-{params.as_of}-{first // BALANCES_A_DOCUMENT + 1}",
+                "doc_no": next(numbers),
                 "doc_date": params.as_of,
                 "memo": f"accounts.remap as of {params.as_of}",
                 "lines": [
@@ -169,7 +188,7 @@ class RemapAccounts(Task):
                 "principal": run.principal,
             }
             for outcome in (await conn.execute(PUT, binds)).all():
-                if outcome.outcome == "error" and outcome.code != "ALREADY_POSTED":
+                if outcome.outcome == "error":
                     raise PermanentError(
                         f"{outcome.code}: the drafts that move the balances: {outcome.detail}",
                         code=outcome.code,
@@ -187,6 +206,12 @@ class RemapAccounts(Task):
         """What still names an old account: drafts and roles should not, posted lines always do."""
         facts = dict((await conn.execute(USES, _binds(run))).mappings().one())
         return Check(facts=facts)
+
+
+async def _free_numbers(conn: AsyncConnection, run: Run, prefix: str) -> Iterator[str]:
+    found = await conn.execute(NUMBERS, {"company": run.company, "prefix": prefix})
+    taken = set(found.scalars())
+    return (f"{prefix}{n}" for n in count(1) if f"{prefix}{n}" not in taken)
 
 
 def _moved(row: Any) -> list[dict[str, str]]:
