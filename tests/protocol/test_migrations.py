@@ -1,13 +1,20 @@
 """A migration: every row once, whatever its key, its size and its failures are."""
 
 import math
+from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from shared.access import EVERYTHING
 from shared.jobs.redrive import Redriven, redrive_job
+from shared.migrations.pausing import pause_run, resume_run
 from shared.types import JobId
 from tests.factories import execute, fetch, job_row, scalar
 from tests.migrating import Migrating
+from worker.migrations import retrying
+from worker.outcome import Released
+from worker.records.migration_runs import drop_reject
 
 
 async def test_every_row_is_done_once_and_the_run_tells_how(migrating: Migrating) -> None:
@@ -200,6 +207,55 @@ async def test_a_redriven_run_whose_rows_fail_again_dies_again(migrating: Migrat
     rejects = await migrating.rejects(job_id)
     assert (len(rejects), {each.retried for each in rejects}) == (11, {True})
     assert await migrating.counts() == done
+
+
+async def ten_bad_rows_mended(migrating: Migrating) -> JobId:
+    """A run that died of eleven rows, redriven once nothing is wrong with them any more."""
+    await migrating.rows(200)
+    await execute(migrating.owner, "UPDATE probe.rows SET name = 'bad' WHERE id % 10 = 0")
+    job_id = await migrating.submit(batch_size=50)
+    assert (await migrating.finish(job_id)).state == "dead"
+    await execute(migrating.owner, "UPDATE probe.rows SET name = 'ok'")
+    await redriven(migrating, job_id)
+    return job_id
+
+
+async def test_a_row_is_not_set_aside_again_for_a_lock_that_somebody_holds(
+    migrating: Migrating,
+) -> None:
+    """The attempt makes room, as with any batch, and comes back for it."""
+    job_id = await ten_bad_rows_mended(migrating)
+    async with migrating.app.connect() as other:
+        await other.execute(text("SELECT FROM probe.rows WHERE id = 20 FOR UPDATE"))
+        assert isinstance(await migrating.attempt(job_id), Released)
+        await other.rollback()
+    assert (await migrating.finish(job_id)).state == "succeeded"
+    assert await migrating.rejects(job_id) == []
+    assert await migrating.counts() == {1: 200}
+
+
+async def test_a_pause_takes_hold_while_rows_are_tried_again(
+    migrating: Migrating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the row that it comes in; each of them is done once."""
+    job_id = await ten_bad_rows_mended(migrating)
+
+    async def paused_meanwhile(*args: Any) -> int:
+        failed = await drop_reject(*args)
+        async with migrating.app.begin() as conn:
+            assert await pause_run(conn, job_id, EVERYTHING) is not None
+        return failed
+
+    monkeypatch.setattr(retrying, "drop_reject", paused_meanwhile)
+    for left in (10, 9, 8):
+        assert await migrating.attempt(job_id) == Released(reason="paused")
+        assert (await migrating.run_row(job_id)).rows_failed == left
+        assert await migrating.claim(job_id) is None
+        async with migrating.app.begin() as conn:
+            await resume_run(conn, job_id, EVERYTHING)
+    monkeypatch.setattr(retrying, "drop_reject", drop_reject)
+    assert (await migrating.finish(job_id)).state == "succeeded"
+    assert await migrating.counts() == {1: 200}
 
 
 async def test_an_unknown_task_is_refused_by_name(migrating: Migrating) -> None:

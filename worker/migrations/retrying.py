@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.errors import Conflict
+from worker.fence import FencedTransaction
 from worker.migrations.failures import BatchFailed, code_of
 from worker.migrations.running import Batches
 from worker.migrations.task import Applied, Batch, Key, Reject
@@ -36,21 +38,29 @@ async def _retry_one(batches: Batches) -> bool:
             if key is None:
                 return False
             await batches.set_timeout(tx.connection)
-            applied = await _apply(batches, tx.connection, key)
-            if applied.rejects:
-                await keep_reject(tx.connection, batches.run.job_id, key, applied.rejects[0])
-                after = batches.standing
-            else:
-                after = await _done(batches, tx.connection, key, applied)
-            batches.tell(tx, after, "trying again what was set aside")
-        batches.standing = after
+            wait = await batches.find_wait(tx)
+            if wait is None:
+                await _retry(batches, tx, key)
+        if wait is not None:
+            batches.wait(wait)
     except BatchFailed as failed:
+        if failed.cause == "conflict":
+            raise Conflict(f"a row has lost its fight for locks: {failed}") from failed
         assert key is not None, "it is the row that fails"
         reject = Reject(code=code_of(failed.error), rule=str(failed), key=key)
         async with batches.context.transaction() as tx:
             await keep_reject(tx.connection, batches.run.job_id, key, reject)
             batches.tell(tx, batches.standing, "trying again what was set aside")
     return True
+
+
+async def _retry(batches: Batches, tx: FencedTransaction, key: Key) -> None:
+    applied = await _apply(batches, tx.connection, key)
+    if applied.rejects:
+        await keep_reject(tx.connection, batches.run.job_id, key, applied.rejects[0])
+    else:
+        batches.standing = await _done(batches, tx.connection, key, applied)
+    batches.tell(tx, batches.standing, "trying again what was set aside")
 
 
 async def _apply(batches: Batches, conn: AsyncConnection, key: Key) -> Applied:

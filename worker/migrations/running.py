@@ -97,7 +97,7 @@ class Batches:
         try:
             async with self.context.transaction() as tx:
                 await self.set_timeout(tx.connection)
-                wait = await self._find_wait(tx)
+                wait = await self.find_wait(tx)
                 if wait is None:
                     self.found = await self._next(tx.connection, limit)
                     if self.found is None:
@@ -110,12 +110,12 @@ class Batches:
             self._met_locks(conflict, began, limit)
             return True
         if wait is not None:
-            self._wait(wait)
+            self.wait(wait)
         if after is not None:
             self._went_well(after, began)
         return True
 
-    async def _find_wait(self, tx: FencedTransaction) -> Wait | None:
+    async def find_wait(self, tx: FencedTransaction) -> Wait | None:
         """What keeps the run from going on; said in this very commit, which is then all it is.
 
         So the job has a new checkpoint each time, and is never charged for waiting.
@@ -135,7 +135,8 @@ class Batches:
         self.tell(tx, self.standing, f"waits: {wait.reason}")
         return wait
 
-    def _wait(self, wait: Wait) -> NoReturn:
+    def wait(self, wait: Wait) -> NoReturn:
+        """End the attempt: after the transaction that told the reason."""
         if wait.reason == "paused":
             raise Yield("paused")
         words = f"the migration waits: {wait.reason}"
