@@ -144,7 +144,7 @@ MUTANTS = (
             '        if row["first_line"] is not None:\n',
             '        if row["first_line"] == 0:\n',
         ),
-        f"{TESTS}::test_documents_are_taken_whole",
+        f"{TESTS}::test_a_document_whose_lines_stand_apart_is_left_out_whole",
     ),
     mutant(
         "a file sent again is another one",

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from worker.records.import_movements import ONE_AT_A_TIME
+
 _MOVED = """
     WITH moved AS MATERIALIZED (
         SELECT d.id AS document_id, d.version, d.company, d.type, d.doc_no, d.posting_date,
@@ -162,8 +164,10 @@ async def move_goods(conn: AsyncConnection, company: str, ids: Sequence[int]) ->
     """Write the movements that posted documents lack, and of those that they refer to.
 
     Idempotent: a line that has its movement gets no other one. Others of `ids` are passed over.
-    The period gate may refuse the statement (CH101) where a period closes at this moment.
+    The period gate may refuse the statement (CH101) where a period closes at this moment. Imports
+    of the company take turns with it until the transaction ends: their files may hold these lines.
     """
+    await conn.execute(ONE_AT_A_TIME, {"company": company})
     referred = (await conn.scalars(REFERRED, {"ids": [*ids]})).all()
     binds = {"company": company, "ids": sorted({*ids, *referred})}
     written = 0

@@ -16,9 +16,11 @@ TOLD_FAULTS = 3
 MERGE = """
     WITH staged AS MATERIALIZED (
         SELECT r.line, r.type, r.doc_no, r.lines, r.body,
+               -- The same again behind it is one too many; anything else there is a part of it.
                (SELECT f.line FROM books.import_documents f
                  WHERE f.job_id = r.job_id AND f.type = r.type AND f.doc_no = r.doc_no
-                   AND f.line < r.line ORDER BY f.line LIMIT 1) AS first_line
+                   AND (f.line < r.line OR f.line > r.line AND f.body <> r.body)
+                 ORDER BY f.line LIMIT 1) AS first_line
           FROM {source} WHERE {where}),
     numbered AS MATERIALIZED (
         SELECT s.line, row_number() OVER (ORDER BY s.line) AS n
@@ -59,8 +61,11 @@ async def merge_documents(conn: AsyncConnection, batch: Batch) -> Applied:
 
 
 def _twice(row: RowMapping) -> Reject:
+    is_first = row["first_line"] > row["line"]
+    where = "goes on" if is_first else "begins"
+    already = "" if is_first else " already"
     rule = (
-        f"{row['type']} {row['doc_no']} begins in line {row['first_line']} of the file already: "
+        f"{row['type']} {row['doc_no']} {where} in line {row['first_line']} of the file{already}: "
         "the lines of a document stand together, sort the file by them"
     )
     return Reject(code="DUPLICATE_IN_FILE", rule=rule, line=row["line"], field="doc_no")

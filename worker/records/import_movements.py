@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.migrations.task import Applied, Batch, Reject
 
-# Two merges of a company would not see each other's rows.
+# Two merges of a company, or one and a backfill, would not see each other's rows.
 ONE_AT_A_TIME = text("""
     SELECT pg_advisory_xact_lock(hashtextextended('books.import_movements/' || :company, 0))""")
 BY_NUMBER = """
@@ -47,6 +47,11 @@ COMPARED = (
     "fc_amount",
     "fc_rate",
     "cost_basis",
+)
+# What a line refers to is said by document and line: ids are the database's.
+REFERENCES = ", ".join(
+    f"('{name}', ({there}.doc_id, {there}.doc_line) IS DISTINCT FROM (j.{name}_doc, j.{name}_line))"
+    for name, there in (("ref", "f"), ("reverses", "k"))
 )
 FACTS = """
     WITH lines AS MATERIALIZED (
@@ -162,6 +167,8 @@ FACTS = """
            j.period, j.fc_rate, j.fc_amount, j.currency, j.kind,
            (SELECT count(*) FROM written) AS written,
            ARRAY(SELECT n.name FROM books.stock_movements m
+                   LEFT JOIN books.stock_movements f ON f.id = m.ref_movement_id
+                   LEFT JOIN books.stock_movements k ON k.id = m.reverses_movement_id
                    CROSS JOIN LATERAL (VALUES {pairs}) AS n (name, differs)
                   WHERE m.id = j.found AND n.differs) AS differing
       FROM (SELECT 1) AS always LEFT JOIN judged j ON j.judgement IS NOT NULL
@@ -201,6 +208,7 @@ class Identity:
     first: str
     here: str
     compared: Sequence[str]
+    references: str | None = None
 
     @property
     def statement(self) -> str:
@@ -209,6 +217,8 @@ class Identity:
             f"('{NAMES.get(name, name)}', m.{name} IS DISTINCT FROM j.{name})"
             for name in self.compared
         )
+        if self.references is not None:
+            pairs = f"{pairs}, {self.references}"
         return (
             FACTS.replace("{same}", self.same)
             .replace("{first}", self.first)
@@ -224,6 +234,7 @@ NUMBERED = Identity(
     first=FIRST_BY_NUMBER,
     here="CAST(NULL AS bigint)",
     compared=COMPARED,
+    references=REFERENCES,
 )
 PLACED = Identity(
     same=BY_PLACE,
