@@ -11,6 +11,7 @@ from shared.cli.names import ActionName
 from shared.cli.options import calls_api, print_json
 from shared.cli.plain import visible
 from shared.cli.tables import table
+from shared.cli.words import approval_advice
 
 PAGE_MAX = 200
 
@@ -106,6 +107,8 @@ def approve(
     \b
     chot approve job.redrive 019a8f3e-1a2b-7c3d-8e4f-5a6b7c8d9e0f
     """  # noqa: D301 - click's mark for a paragraph kept as it is
+    if action == "posting.unpost":
+        raise click.UsageError(f"{approval_advice(action, target)}: it names what it unposts")
     body: dict[str, str] = {"action": action, "target": target}
     if reason is not None:
         body["reason"] = reason

@@ -71,7 +71,8 @@ class ActionName(click.ParamType):  # type: ignore[type-arg] # generic in newer 
         from shared.approvals import APPROVABLE  # noqa: PLC0415 - for a completion only
         from shared.audit import Action  # noqa: PLC0415
 
-        known = sorted(APPROVABLE if self._approvable else Action)
+        # An unposting is approved by `chot unpost … --approve`, with what it is about to unpost.
+        known = sorted(APPROVABLE - {Action.POSTING_UNPOST} if self._approvable else Action)
         return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 

@@ -102,3 +102,12 @@ def test_outcomes_are_listed_to_the_limit(peer: Peer, capsys: pytest.CaptureFixt
     peer.script = [(200, {"outcomes": [], "next_cursor": None}, {})]
     assert run(["outcomes", "0190-job", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"outcomes": [], "more": False}
+
+
+def test_an_unposting_is_approved_by_its_own_command(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`chot approve` knows no target that says what it unposts: nothing is asked for."""
+    assert run(["approve", "posting.unpost", "x"]) == 2
+    assert "`chot unpost …` with --approve" in capsys.readouterr().err
+    assert peer.asked == []
