@@ -188,6 +188,39 @@ async def test_what_cannot_move_is_told_and_stops_no_other(books: Books) -> None
     assert done.unmoved[3].rule == "there is no movement of S1, line 1; is that document posted?"
 
 
+async def test_an_opening_that_came_by_a_file_is_not_opened_twice(
+    books: Books, owner_engine: Any
+) -> None:
+    """A file numbers its lines in its own way: the goods of a place on a day are what is known."""
+    opening = {"side": "debit", "account": "1561", "store": "R1"}
+    rest = {"side": "credit", "account": "4118"}
+    lines = (
+        opening | {"item": "A", "qty": "10", "net": "1000"},
+        opening | {"item": "B", "qty": "5", "net": "700"},
+        rest | {"net": "1700"},
+    )
+    (one,) = await posted(books, doc("opening", "DK", *lines, store=None))
+    for line, item, qty, value in ((2, "A", 10, 1000), (3, "B", 5, 699)):
+        await execute(
+            owner_engine,
+            """INSERT INTO books.stock_movements (company, brand, store, item, kind, doc_id,
+                      doc_line, posting_date, qty_base, value)
+               SELECT d.company, 'RED', 'R1', :item, 'opening', 'SDDK', :line, d.posting_date,
+                      :qty, :value
+                 FROM books.documents d WHERE d.id = :id""",
+            item=item,
+            line=line,
+            qty=qty,
+            value=value,
+            id=one,
+        )
+    before = await movements(books)
+    done = await move(books, [one])
+    assert (done.written, done.standing) == (0, 1)
+    assert [(each.line_no, each.code) for each in done.unmoved] == [(2, "MOVEMENT_DIFFERS")]
+    assert await movements(books) == before
+
+
 async def test_a_movement_that_was_taken_back_is_written_anew(books: Books) -> None:
     """As an ERP corrects one that its document contradicts."""
     ids = await posted(books, doc("purchase", "P1", GOODS))

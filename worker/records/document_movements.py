@@ -75,7 +75,9 @@ _VALUED = """
                               WHERE p.company = a.company
                                 AND a.posting_date BETWEEN p.starts_on AND p.ends_on LIMIT 1) p
                  ON true),"""
-# A movement that was taken back is not there. Each is looked up by its document and line alone.
+# A movement that was taken back is not there. Each is looked up by its document and line alone. An
+# opening is what lies at a place on a day: one that came by a file, which numbers its lines in its
+# own way, is the one that the document says, unless another line of a document is that already.
 _STANDING = """
                  FROM books.stock_movements o
                 WHERE o.doc_id = {doc} AND o.doc_line = {line} AND o.company = v.company
@@ -84,15 +86,31 @@ _STANDING = """
                                    WHERE b.reverses_movement_id = o.id)"""
 _FOUND = f"""
     found AS MATERIALIZED (
-        SELECT v.*, n.id AS there, n.is_same, f.id AS ref_id
+        SELECT v.*, coalesce(p.id, n.id) AS there, coalesce(p.is_same, n.is_same) AS is_same,
+               f.id AS ref_id
           FROM valued v
           LEFT JOIN LATERAL (
                SELECT o.id, (o.item, o.store, o.qty_base, o.posting_date)
                             = (v.item, v.store, coalesce(v.qty_base, 0), v.posting_date)
                       AND o.to_store IS NOT DISTINCT FROM v.to_store
-                      AND o.value IS NOT DISTINCT FROM v.value AS is_same
+                      AND (o.value IS NOT DISTINCT FROM v.value
+                           OR o.kind = 'purchase_return' AND o.value = v.worth + v.rest) AS is_same
                {_STANDING.format(doc="v.doc_no", line="v.line_no", kind="v.kind")}
                 ORDER BY o.id LIMIT 1) n ON true
+          LEFT JOIN LATERAL (
+               SELECT o.id, (o.qty_base, o.value) = (v.qty_base, v.value) AS is_same
+                 FROM books.stock_movements o
+                WHERE o.kind = 'opening' AND o.item = v.item AND o.store = v.store
+                  AND o.posting_date = v.posting_date AND o.company = v.company
+                  AND o.lot_id IS NOT DISTINCT FROM v.lot_id AND o.reverses_movement_id IS NULL
+                  AND NOT EXISTS (SELECT FROM books.stock_movements b
+                                   WHERE b.reverses_movement_id = o.id)
+                  AND NOT EXISTS (SELECT FROM books.documents e
+                                    JOIN books.document_lines l ON l.document_id = e.id
+                                   WHERE e.company = o.company AND e.type = 'opening'
+                                     AND e.doc_no = o.doc_id AND l.line_no = o.doc_line
+                                     AND (l.item, coalesce(l.store, e.store)) = (o.item, o.store))
+                ORDER BY o.id LIMIT 1) p ON v.kind = 'opening'
           LEFT JOIN LATERAL (
                SELECT o.id
                {
