@@ -29,7 +29,8 @@ class PostingCostsPayload(Payload):
 
 
 # One job at a time makes the cost documents of a period. Other posters go on beside it, and so do
-# costings: a run that becomes active meanwhile is followed.
+# costings: a run that becomes active meanwhile is followed. What asks for another layout changes
+# the job that waits; joined to it, it would be lost.
 POSTING_COSTS = Kind(
     name="posting.costs",
     payload=PostingCostsPayload,
@@ -37,7 +38,7 @@ POSTING_COSTS = Kind(
     timeout=timedelta(hours=2),
     retry=RetryPolicy(max_attempts=5, base=timedelta(seconds=2), cap=timedelta(minutes=2)),
     fingerprint_fields=("period",),
-    on_duplicate="follow_up",
+    on_duplicate="merge",
     locks=(
         Lock(
             root="ledger/{company}",

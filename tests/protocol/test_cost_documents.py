@@ -264,6 +264,16 @@ async def test_what_a_later_period_takes_back_is_the_opposite(books: Books, by: 
     assert (await costs_posted(books, FEBRUARY, by=by))["outcome"] == "nothing_to_do"
 
 
+async def test_another_layout_that_is_asked_for_is_not_lost(books: Books) -> None:
+    """A job that waits for its turn posts by the layout that was asked for last."""
+    await books.move("issue", 4, day=date(2026, 1, 8), doc="S1")
+    await books.cost(brand=None)
+    first = await submit_costs(books, by="day_store")
+    assert await submit_costs(books, by="slip") == first
+    await attempt_costs(books, first)
+    assert (await books.result(first))["by"] == "slip"
+
+
 async def test_costs_unposted_into_another_period_are_there_once_in_each(books: Books) -> None:
     """The closed period keeps its entry; made anew when it is open again, it is not there twice."""
     await books.move("issue", 4, day=date(2026, 1, 8), doc="S1")
