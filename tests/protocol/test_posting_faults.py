@@ -174,10 +174,13 @@ async def test_no_day_of_a_closed_period_is_written_to(books: Books) -> None:
     january, march = await sale(books, "S1"), await sale(books, "S3", day=date(2026, 3, 1))
     await close(books, to="closing")
     codes, detail = await _refused(books, january)
-    assert (codes, detail) == (["PERIOD_CLOSED"], "PERIOD_CLOSED: period 2026-01 is closing")
+    assert (codes, detail) == (
+        ["PERIOD_CLOSED"],
+        "PERIOD_CLOSED: period 2026-01 is closing (date it in an open one, or reopen it)",
+    )
     assert await _refused(books, march) == (
         ["PERIOD_UNKNOWN"],
-        "PERIOD_UNKNOWN: no period holds 2026-03-01",
+        "PERIOD_UNKNOWN: no period holds 2026-03-01 (correct the date, or add the period)",
     )
     february = await sale(books, "S2", day=date(2026, 2, 1))
     result = await post(books, documents=[january, february, march])
@@ -198,7 +201,7 @@ async def test_accounts_must_be_there_postable_in_use_and_have_what_they_need(
     change = "UPDATE books.gl_accounts SET {} WHERE code = '6422'"
     journal = (("6422", 700), ("1111", -700))
     for changes, code, said in (
-        ("postable = false", "ACCOUNT_NOT_POSTABLE", "account 6422 is a heading, line 1"),
+        ("postable = false", "ACCOUNT_NOT_POSTABLE", "is a heading, line 1 (name one below it)"),
         ("postable = true, active_to = '2025-12-31'", "ACCOUNT_INACTIVE", "in use on 2026-01-05"),
         ("active_to = NULL, active_from = '2026-01-06'", "ACCOUNT_INACTIVE", "account 6422"),
         ("active_from = NULL, needs_item = true", "DIMENSION_MISSING", "6422 needs an item"),
@@ -210,7 +213,10 @@ async def test_accounts_must_be_there_postable_in_use_and_have_what_they_need(
         assert said in detail
     unknown = await manual(books, "M9", ("9999", 1), ("1111", -1))
     codes, detail = await _refused(books, unknown)
-    assert (codes, "no account 9999, line 1" in detail) == (["ACCOUNT_UNKNOWN"], True)
+    assert (codes, "no account 9999, line 1 (add it to the chart" in detail) == (
+        ["ACCOUNT_UNKNOWN"],
+        True,
+    )
     nameless = await draft(
         books,
         "manual",
@@ -228,7 +234,10 @@ async def test_a_currency_needs_its_rate(books: Books) -> None:
     line = {"item": "A", "fc_net": 10.5}
     facts = {"party": "S1", "currency": "USD", "fc_total": 10.5}
     codes, detail = await _refused(books, await draft(books, "purchase", "P1", line, **facts))
-    assert (codes, detail) == (["RATE_MISSING"], "RATE_MISSING: it is in USD and states no rate")
+    assert (codes, detail) == (
+        ["RATE_MISSING"],
+        "RATE_MISSING: it is in USD and states no rate (put fc_rate)",
+    )
 
 
 async def test_sums_that_no_ledger_holds(books: Books) -> None:

@@ -223,17 +223,19 @@ _FAULTS = f"""
                      'CONTENT: line ' || t.unsided || ' is neither debit nor credit'
                  ELSE 'CONTENT: ' || t.no_store END,
             CASE WHEN t.period_status <> 'open' THEN
-                'PERIOD_CLOSED: period ' || t.period || ' is ' || t.period_status END,
+                'PERIOD_CLOSED: period ' || t.period || ' is ' || t.period_status
+                || ' (date it in an open one, or reopen it)' END,
             CASE WHEN t.period IS NULL THEN
-                'PERIOD_UNKNOWN: no period holds ' || t.posting_date END,
+                'PERIOD_UNKNOWN: no period holds ' || t.posting_date
+                || ' (correct the date, or add the period)' END,
             CASE WHEN t.rule_version IS NULL THEN 'NO_RULE: no posting rule for ' || t.type
                 || ' is valid on ' || t.posting_date END,
-            'ACCOUNT_UNKNOWN: ' || t.no_account,
-            'ACCOUNT_NOT_POSTABLE: ' || t.no_posting,
-            'ACCOUNT_INACTIVE: ' || t.not_in_use,
-            'DIMENSION_MISSING: ' || t.no_dimension,
+            'ACCOUNT_UNKNOWN: ' || t.no_account || ' (add it to the chart, or name another one)',
+            'ACCOUNT_NOT_POSTABLE: ' || t.no_posting || ' (name one below it)',
+            'ACCOUNT_INACTIVE: ' || t.not_in_use || ' (name another one, or let it be used then)',
+            'DIMENSION_MISSING: ' || t.no_dimension || ' (put it into the document)',
             CASE WHEN t.is_foreign AND t.rate IS NULL THEN
-                'RATE_MISSING: it is in ' || t.currency || ' and states no rate' END,
+                'RATE_MISSING: it is in ' || t.currency || ' and states no rate (put fc_rate)' END,
             CASE WHEN t.is_foreign AND t.rate IS NULL THEN NULL
                  WHEN t.is_apart THEN
                      'UNBALANCED: debit ' || round(t.debit / t.one, t.minor_digits) || ', credit '
