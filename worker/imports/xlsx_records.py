@@ -45,7 +45,7 @@ class Parser:
         """More of the part; FileRefused for what is no XML."""
         try:
             self._expat.Parse(data, last)
-        except expat.ExpatError as error:
+        except (expat.ExpatError, LookupError, ValueError) as error:  # also of its encoding
             raise FileRefused("FILE_DAMAGED", f"a part of the file is no XML: {error}") from None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -244,7 +244,7 @@ class XlsxFile:
         self._allowance = Allowance(size)
         try:
             self._zip = ZipFile(source)
-        except (BadZipFile, OSError, ValueError) as error:
+        except (BadZipFile, NotImplementedError, OSError, ValueError) as error:
             raise FileRefused(
                 "FILE_DAMAGED", f"the file cannot be unpacked ({error}): was it copied whole?"
             ) from None

@@ -297,6 +297,20 @@ def test_rows_and_cells_of_a_sheet_that_are_not_in_order_are_refused(path: Path,
         read(path, target.getvalue())
 
 
+def test_a_workbook_that_lies_about_itself_is_damaged(path: Path) -> None:
+    """Its encoding, and what is needed to unpack it."""
+    for name in ("UTF-88", "shift_jis"):
+        target = io.BytesIO()
+        with zipfile.ZipFile(target, "w") as book:
+            book.writestr("xl/workbook.xml", f'<?xml version="1.0" encoding="{name}"?><workbook/>')
+        with pytest.raises(FileRefused, match="FILE_DAMAGED"):
+            read(path, target.getvalue())
+    later = bytearray(target.getvalue())
+    later[later.index(b"PK\x01\x02") + 6] = 249
+    with pytest.raises(FileRefused, match="FILE_DAMAGED"):
+        read(path, bytes(later))
+
+
 def test_a_number_that_is_none_stages_no_other_cell(path: Path) -> None:
     """Between tabs and line ends of its own it could be a row of somebody else's import."""
     target = io.BytesIO()
