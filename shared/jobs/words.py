@@ -74,10 +74,12 @@ def scheduled(row: Row) -> str:
 
 def snoozed(row: Row) -> str:
     """Its handler has named the time when it wants to go on."""
+    goes_on = "nothing needs to be done"
+    if not row["resumed"]:
+        goes_on = f"it is paused as well: POST /v1/migrations/{row['id']}/resume lets it go on then"
     return (
         f"Its handler has asked for the job to be run again at {instant(row['available_at'])}, in "
-        f"{span(row['due_in'])} ({error_words({'message': row['last_words']})}); nothing needs to "
-        "be done."
+        f"{span(row['due_in'])} ({error_words({'message': row['last_words']})}); {goes_on}."
     )
 
 

@@ -10,12 +10,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.access import EVERYTHING, Scope
 from shared.jobs.cancel import cancel_job
+from shared.jobs.reasons import explain
 from shared.jobs.states import CHARGED
 from shared.jobs.why import explain_job
 from shared.migrations.pausing import pause_run, resume_run
 from shared.types import JobId, JobState
 from tests.factories import eventually, execute, fetch, job_row, scalar
 from tests.migrating import Migrating
+from tests.protocol.reasons import why
 from tests.protocol.test_attempt import runner
 from tests.services import Database
 from worker.attempt import run_attempt
@@ -243,6 +245,13 @@ async def test_outside_its_window_a_run_waits_for_it(migrating: Migrating) -> No
     assert f"outside its window {hours[0]}-{hours[1]}" in outcome.reason
     wait = "SELECT extract(epoch FROM available_at - clock_timestamp()) FROM chot.jobs"
     assert 3600 < await scalar(migrating.app, wait) <= 7200
+    assert "nothing needs to be done" in explain(await why(migrating.app, job_id)).sentence
+    async with migrating.app.begin() as conn:
+        await pause_run(conn, job_id, EVERYTHING)
+    said = explain(await why(migrating.app, job_id)).sentence
+    assert f"it is paused as well: POST /v1/migrations/{job_id}/resume lets it go on" in said
+    async with migrating.app.begin() as conn:
+        await resume_run(conn, job_id, EVERYTHING)
     open_now = await migrating.submit(window=f"{hours[2]}-{hours[0]}", params={"by": 2})
     assert (await migrating.finish(open_now)).state == "succeeded"
     assert (await migrating.run_row(open_now)).throttles == 0
