@@ -98,10 +98,22 @@ def _not_a_member(model: type[BaseModel] | None, *, query: bool) -> str:
 
 def _pattern(pattern: str, info: FieldInfo | None) -> str:
     """An example says more than a pattern, where the field has one."""
-    if info is None or not info.examples:
+    told = next((each for each in _described(info) if each.examples), None)
+    if told is None or not told.examples:
         return f"must match the pattern {pattern}"
-    about = f"{info.description}; " if info.description else ""
-    return f"must be like {info.examples[0]} ({about}pattern {pattern})"
+    about = f"{told.description}; " if told.description else ""
+    return f"must be like {told.examples[0]} ({about}pattern {pattern})"
+
+
+def _described(info: FieldInfo | None) -> Iterator[FieldInfo]:
+    """What is said of a field: itself, or the text in its `Text | None`."""
+    if info is None:
+        return
+    yield info
+    for part in get_args(info.annotation):
+        yield from (
+            each for each in getattr(part, "__metadata__", ()) if isinstance(each, FieldInfo)
+        )
 
 
 def model_at(model: type[BaseModel] | None, path: Sequence[int | str]) -> type[BaseModel] | None:

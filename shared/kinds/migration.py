@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from shared.json_text import to_json
 from shared.kinds import Kind, Lock, Payload, RetryPolicy
@@ -14,6 +14,7 @@ from shared.migrations.registry import known_tasks
 
 WINDOW = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
 MOST_TOLD = 20
+MOST_SHOWN = 80
 
 
 class MigrationRunPayload(Payload):
@@ -54,9 +55,19 @@ def params_of(spec: TaskSpec, params: dict[str, Any]) -> Payload:
     try:
         return spec.params.model_validate_json(to_json(params), strict=True)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)[0]
+        found = error.errors(include_url=False)[0]
         field = ".".join(("params", *map(str, found["loc"])))
-        raise _refused(f"{field}: {found['msg']}") from None
+        if found["type"] == "missing":
+            raise _refused(f"{field}: is required") from None
+        value = to_json(found["input"])[:MOST_SHOWN]
+        said = f"{field}: {found['msg']}{_like(spec, found)}; it is {value}"
+        raise _refused(said) from None
+
+
+def _like(spec: TaskSpec, found: ErrorDetails) -> str:
+    """An example, where the member has one."""
+    member = spec.params.model_fields.get(str(found["loc"][0])) if found["loc"] else None
+    return f", such as {member.examples[0]}" if member is not None and member.examples else ""
 
 
 def _refused(rule: str) -> PydanticCustomError:

@@ -150,6 +150,10 @@ async def test_a_run_is_paused_and_resumed(
         ({"version": 2}, "task probe.raise is of version 1"),
         ({"params": {"by": "1"}}, "params.by: "),
         ({"params": {"more": 1}}, "params.more: "),
+        (
+            {"task": "movements.backfill", "params": {"date_from": "1/6/2026"}},
+            ', such as 2026-01-01; it is "1/6/2026"',
+        ),
         ({"window": "22:00-22:00"}, "leave it out for all day"),
         ({"window": "22-5"}, "window"),
     ],

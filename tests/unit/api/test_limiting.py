@@ -18,6 +18,7 @@ from api.source import read_networks, source_of
 from shared.jobs.enqueue import Submit
 from shared.kinds import Payload
 from shared.kinds.costing import PERIOD, CostingRunPayload
+from shared.kinds.posting import DAY, PostingPayload
 
 RATES = st.floats(min_value=0.05, max_value=1000, allow_nan=False)
 
@@ -279,6 +280,12 @@ class Outer(Payload):
             {"period": "2026-13"},
             "period",
             f"must be like 2026-01 (accounting period, YYYY-MM; pattern {PERIOD})",
+        ),
+        (
+            PostingPayload,
+            {"date_from": "01/06/2026"},
+            "date_from",
+            f"must be like 2026-01-31 (YYYY-MM-DD; pattern {DAY})",
         ),
         (
             CostingRunPayload,
