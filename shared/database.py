@@ -106,8 +106,9 @@ class StrangersConnection(AsyncConnection):
 
 
 ENDING = re.compile(
-    r"\s*(commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s+to))\b",
-    re.IGNORECASE,
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+    r"(commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s+to))\b",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
