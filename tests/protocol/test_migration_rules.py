@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.database import driver_connection
 from shared.errors import ConfigRefused, PermanentError
 from shared.kinds import Payload
 from shared.migrations import NoParams, TaskSpec
@@ -23,7 +24,7 @@ from worker.migrations.steering import (
     MOST_CONFLICTS,
     Steering,
 )
-from worker.migrations.task import Applied, Batch
+from worker.migrations.task import Applied, Batch, Reject, Run, Source
 from worker.outcome import Failed, Released
 from worker.retention import Retention
 
@@ -256,3 +257,113 @@ async def test_what_a_run_has_kept_goes_with_its_job(migrating: Migrating) -> No
         assert await scalar(migrating.app, f"SELECT count(*) FROM chot.{table}") == 0
     (kept,) = await fetch(migrating.app, "SELECT result FROM chot.archived_jobs")
     assert kept.result["first_rejects"][0]["key"] == ["7"]
+
+
+KEYED = """CREATE TABLE probe.keyed ("Order" text COLLATE "C" PRIMARY KEY, "group" int NOT NULL,
+                                     done int NOT NULL DEFAULT 0)"""
+KEYS = r"""
+    INSERT INTO probe.keyed SELECT k, 7 FROM unnest(ARRAY[
+        '', ' ', 'a''b', '{x,y}', '"q"', '\N', 'NULL', 'null', E'l\nm', 'Ấ', 'ấ', U&'A\0302\0301',
+        '%', '\', U&'\FFFD', U&'\+01F600', 'Z', 'z']) AS k"""
+
+
+async def keyed(migrating: Migrating, monkeypatch: pytest.MonkeyPatch, *statements: str) -> None:
+    """The probe task raises the rows of a table of its own instead."""
+    grants = "GRANT ALL ON probe.keyed TO chot_app, chot_read"
+    for statement in (KEYED, *statements, grants):
+        async with migrating.owner.begin() as conn:
+            await conn.exec_driver_sql(statement)
+
+    def source(_self: object, _run: Run) -> Source:
+        return Source(table="probe.keyed", key=("Order",), fixed={"group": 7})
+
+    async def apply(_self: object, conn: AsyncConnection, batch: Batch) -> Applied:
+        done = await batch.execute(
+            conn,
+            """UPDATE probe.keyed t SET done = t.done + 1 FROM {source}
+                WHERE {where} AND t."Order" = r."Order" """,
+        )
+        return Applied(counts={"raised": done.rowcount})
+
+    monkeypatch.setattr(RaiseRows, "source", source)
+    monkeypatch.setattr(RaiseRows, "apply", apply)
+
+
+async def test_a_key_may_be_called_and_hold_whatever_it_likes(
+    migrating: Migrating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Capitals, reserved words; quotes, nothing, line ends, what looks like NULL or an array."""
+    await keyed(migrating, monkeypatch, KEYS)
+    for size in (1, 4):
+        assert (await migrating.succeed(batch_size=size))["rows_done"] == 18
+    done = await fetch(migrating.app, "SELECT done, count(*) FROM probe.keyed GROUP BY 1")
+    assert [tuple(row) for row in done] == [(2, 18)]
+
+
+async def test_a_table_that_others_inherit_from_has_no_unique_key(
+    migrating: Migrating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its index knows nothing of their rows."""
+    await keyed(migrating, monkeypatch, KEYS, "CREATE TABLE probe.heir () INHERITS (probe.keyed)")
+    job_id = await migrating.submit()
+    assert (await migrating.finish(job_id)).state == "dead"
+    assert (await migrating.error(job_id))["code"] == "KEY_NOT_UNIQUE"
+
+
+@pytest.mark.parametrize(
+    ("rejects", "says"),
+    [
+        ([Reject(code="A", rule="b")] * 11, "11 rejects of a batch of 10 rows"),
+        ([Reject(code="A", rule="b", key=("1", "x"))], "a key has 1 parts"),
+    ],
+)
+async def test_rejects_that_are_not_of_the_batch_end_the_run(
+    migrating: Migrating, monkeypatch: pytest.MonkeyPatch, rejects: list[Reject], says: str
+) -> None:
+    """A redrive would look for such a row, not find it, and forget it."""
+
+    async def apply(_self: object, _conn: AsyncConnection, _batch: Batch) -> Applied:
+        return Applied(rejects=rejects)
+
+    monkeypatch.setattr(RaiseRows, "apply", apply)
+    await migrating.rows(10)
+    job_id = await migrating.submit(max_reject_percent=100)
+    assert (await migrating.finish(job_id)).attempt == 1
+    error = await migrating.error(job_id)
+    assert error["code"] == "REJECTS_STRANGE"
+    assert says in error["message"]
+
+
+async def test_a_task_that_ends_its_transaction_ends_its_run(
+    migrating: Migrating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beneath SQLAlchemy, where nobody could refuse it; the cursor does not move without a fence."""
+
+    async def apply(_self: object, conn: AsyncConnection, batch: Batch) -> Applied:
+        await (await driver_connection(conn)).execute("COMMIT")
+        return Applied(counts={"raised": batch.rows})
+
+    monkeypatch.setattr(RaiseRows, "apply", apply)
+    await migrating.rows(10)
+    job_id = await migrating.submit()
+    assert (await migrating.finish(job_id)).attempt == 1
+    assert (await migrating.error(job_id))["code"] == "TASK_COMMITS"
+    assert (await migrating.run_row(job_id)).cursor_key is None
+
+
+async def test_an_end_of_the_transaction_behind_a_comment_is_refused_too(
+    migrating: Migrating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that came before it stays."""
+
+    async def apply(_self: object, conn: AsyncConnection, _batch: Batch) -> Applied:
+        await conn.execute(text("UPDATE probe.rows SET count = count + 1"))
+        await conn.execute(text("/* all\n of it */ -- now\n COMMIT"))
+        return Applied()
+
+    monkeypatch.setattr(RaiseRows, "apply", apply)
+    await migrating.rows(10)
+    job_id = await migrating.submit()
+    assert (await migrating.finish(job_id)).state == "dead"
+    assert await migrating.counts() == {0: 10}
+    assert "begins and ends it" in (await migrating.rejects(job_id))[0].rule

@@ -6,6 +6,7 @@ row is found; that row is set aside and the cursor moves over it. So no row is d
 happens to the worker, and none keeps the others from being done.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from time import monotonic
@@ -16,6 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.database import driver_connection
 from shared.errors import Conflict, PermanentError, RetryableError, Yield
 from shared.kinds.migration import MigrationRunPayload
 from worker.context import JobContext
@@ -168,6 +170,7 @@ class Batches:
     async def _do(self, tx: FencedTransaction, found: Found, began: float) -> Standing:
         applied = await self._apply(tx.connection, found)
         rejects = list(applied.rejects)
+        self._refuse_strange(rejects, found.rows)
         counts = dict(self.standing.counts)
         for outcome, rows in applied.counts.items():
             counts[outcome] = counts.get(outcome, 0) + rows
@@ -180,6 +183,23 @@ class Batches:
             key_to=found.key,
         )
         return await self._move(tx, found, rejects, counts, ok)
+
+    def _refuse_strange(self, rejects: Sequence[Reject], rows: int) -> None:
+        """PermanentError for rejects that are not of the batch's rows: of a row that is set aside
+        under another key nobody would know what has become of it.
+        """
+        parts = len(self.rows.columns)
+        strange = [each.key for each in rejects if each.key and len(each.key) != parts]
+        if strange:
+            said = f"the key {strange[0]} of a row, and a key has {parts} parts"
+        elif failed_rows(rejects) > rows:
+            said = f"{failed_rows(rejects)} rejects of a batch of {rows} rows"
+        else:
+            return
+        raise PermanentError(
+            f"REJECTS_STRANGE: apply() of task {self.payload.task} answers {said}",
+            code="REJECTS_STRANGE",
+        )
 
     async def _apply(self, conn: AsyncConnection, found: Found) -> Applied:
         """What the task does, deferred constraints included; in a dry run taken back again."""
@@ -216,6 +236,14 @@ class Batches:
 
     async def _applied(self, conn: AsyncConnection, batch: Batch) -> Applied:
         applied = await self.task.apply(conn, batch)
+        try:
+            await driver_connection(conn)
+        except AssertionError:  # what follows would be committed statement by statement
+            raise PermanentError(
+                f"TASK_COMMITS: apply() of task {self.payload.task} has ended the transaction that "
+                "it was lent: what it did to this batch is not fenced",
+                code="TASK_COMMITS",
+            ) from None
         await conn.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
         return applied
 

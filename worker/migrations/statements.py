@@ -9,6 +9,12 @@ from sqlalchemy import TextClause, text
 from worker.migrations.task import Key, Source
 
 
+def quoted(name: str) -> str:
+    """A column's name as the catalogue has it, whatever letters and words it is made of."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """A key column, known to be one of the table: its name, and its type as SQL writes it."""
@@ -32,7 +38,7 @@ class Rows:
 
     @property
     def _key(self) -> str:
-        return ", ".join(f"r.{column.name}" for column in self.columns)
+        return ", ".join(f"r.{quoted(column.name)}" for column in self.columns)
 
     def where(self, after: Key | None, upto: Key | None) -> str:
         """The condition of the rows after one key and up to another; both as `binds` has them."""
@@ -68,7 +74,7 @@ class Rows:
 
     def last(self) -> TextClause:
         """The largest key there is, whatever the condition says, as `key`."""
-        order = ", ".join(f"r.{column.name} DESC" for column in self.columns)
+        order = ", ".join(f"r.{quoted(column.name)} DESC" for column in self.columns)
         return text(f"""
             SELECT {self._texts("r.")} AS key FROM {self.source.table} AS r
              WHERE {self._fixed()} ORDER BY {order} LIMIT 1""")
@@ -90,7 +96,7 @@ class Rows:
         No row: there is nothing after.
         """
         names = [f"k{n}" for n in range(len(self.columns))]
-        keys = ", ".join(f"r.{c.name} AS k{n}" for n, c in enumerate(self.columns))
+        keys = ", ".join(f"r.{quoted(c.name)} AS k{n}" for n, c in enumerate(self.columns))
         down = ", ".join(f"{name} DESC" for name in names)
         casts = ", ".join(f"CAST({name} AS text)" for name in names)
         return text(f"""
@@ -104,7 +110,7 @@ class Rows:
               FROM next ORDER BY {down} LIMIT 1""")
 
     def _fixed(self) -> str:
-        parts = [f"r.{name} = :fixed_{n}" for n, name in enumerate(self.source.fixed)]
+        parts = [f"r.{quoted(name)} = :fixed_{n}" for n, name in enumerate(self.source.fixed)]
         return " AND ".join(parts) or "true"
 
     def _casts(self, name: str) -> str:
@@ -115,10 +121,12 @@ class Rows:
         )
 
     def _texts(self, prefix: str) -> str:
-        return f"ARRAY[{', '.join(f'CAST({prefix}{c.name} AS text)' for c in self.columns)}]"
+        casts = ", ".join(f"CAST({prefix}{quoted(c.name)} AS text)" for c in self.columns)
+        return f"ARRAY[{casts}]"
 
 
-# A unique index over nothing but key and fixed columns proves that the key is a total order.
+# A unique index over nothing but key and fixed columns proves that the key is a total order: unless
+# tables inherit, which it knows nothing of, or the column's order holds two of its values for one.
 READ_KEY = text("""
     SELECT to_regclass(CAST(:table AS text)) IS NOT NULL AS known,
            ARRAY(SELECT coalesce((SELECT format_type(a.atttypid, a.atttypmod)
@@ -136,10 +144,18 @@ READ_KEY = text("""
                 WHERE i.indrelid = to_regclass(CAST(:table AS text))
                   AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
                   AND NOT EXISTS (
-                      SELECT FROM unnest(CAST(i.indkey AS smallint[])) WITH ORDINALITY AS k (n, at)
+                      SELECT FROM unnest(CAST(i.indkey AS smallint[]),
+                                         CAST(i.indcollation AS oid[]))
+                                  WITH ORDINALITY AS k (n, collated, at)
                         LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n
+                        LEFT JOIN pg_collation c
+                               ON c.oid = a.attcollation AND NOT c.collisdeterministic
                        WHERE k.at <= i.indnkeyatts
-                         AND (k.n = 0 OR a.attname <> ALL(CAST(:unique AS text[])))))
+                         AND (k.n = 0 OR a.attname <> ALL(CAST(:unique AS text[]))
+                              OR c.oid <> k.collated)))
+           AND NOT EXISTS (
+               SELECT FROM pg_inherits h JOIN pg_class p ON p.oid = h.inhparent
+                WHERE p.oid = to_regclass(CAST(:table AS text)) AND p.relkind <> 'p')
                AS is_unique""")
 
 
