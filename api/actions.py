@@ -120,6 +120,8 @@ async def _redrive(
         str(job_id),
         approval_id,
         requester=who.principal,
+        # What it was approved for was that one run; this one selects anew.
+        does=resources.kinds[row["kind"]].approval,
     )
     if isinstance(approval, Problem):
         return approval

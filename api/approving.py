@@ -33,13 +33,16 @@ async def use_given(
     approval_id: UUID | None,
     *,
     requester: str,
+    does: str | None = None,
 ) -> Approval | Problem | None:
     """Use the approval that the request gave, before the act; None where none is asked for.
 
-    Where the act is then refused, or this answers a problem, roll the transaction back.
+    `does`: another act that this one does again, which may ask for it, too. Where the act is then
+    refused, or this answers a problem, roll the transaction back.
     """
     if approval_id is None:
-        needed = not settings.approved_actions.isdisjoint({action, IMPLIED_BY.get(action, action)})
+        acts = {action, IMPLIED_BY.get(action, action), does}
+        needed = not settings.approved_actions.isdisjoint(acts)
         return approval_required(action, target) if needed else None
     used = await use_approval(conn, approval_id, action, target, requester=requester)
     return approval_required(action, target, used) if isinstance(used, Refused) else used

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
 import httpx
@@ -20,6 +20,7 @@ from tests.factories import execute, fetch, scalar
 from tests.protocol.api.app import note, post, problem_of, serving
 from tests.protocol.api.keys import ACME, BLUE, OTHER, RED, SEED_OTHER, bearer, make_key
 from tests.protocol.api.kinds import KINDS
+from tests.protocol.api.test_read_and_act import END, run
 from tests.protocol.sessions import driver_session
 from tests.services import Database
 
@@ -298,3 +299,23 @@ def test_a_kind_is_an_act_that_there_is() -> None:
         odd = Kind(name="a.b", payload=plain.payload, timeout=plain.timeout, **more)
         with pytest.raises(ConfigRefused, match="approval="):
             _refuse_unsound("here", odd)
+
+
+async def test_a_redrive_of_an_unposting_waits_for_another_accounts_word_as_well(
+    strict: httpx.AsyncClient, engine: AsyncEngine, clerk: str, chief: str
+) -> None:
+    """It was approved for one run; the next one selects anew."""
+    approval = (await approved(strict, chief, unposting())).json()["id"]
+    made = await post(strict, unposting() | {"approval": approval}, headers=bearer(clerk))
+    job_id = made.json()["id"]
+    await run(engine, job_id)
+    binds = {"state": "dead", "outcome": "failed", "result": None, "error": '{"message": "boom"}'}
+    await execute(engine, END, job_id=UUID(job_id), **binds)
+    route = f"/v1/jobs/{job_id}/redrive"
+    problem = problem_of(await strict.post(route, headers=bearer(clerk)), 403, "approval-required")
+    assert (problem["action"], problem["target"]) == ("job.redrive", job_id)
+    body = json.dumps({"action": "job.redrive", "target": job_id})
+    given = await strict.post("/v1/approvals", content=body, headers=bearer(chief) | JSON)
+    again = json.dumps({"approval": given.json()["id"]})
+    answer = await strict.post(route, content=again, headers=bearer(clerk) | JSON)
+    assert answer.status_code == 202, answer.text
