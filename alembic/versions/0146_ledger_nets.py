@@ -74,6 +74,19 @@ def _entries() -> None:
                 RAISE EXCEPTION '%, in entry % of document %', bad.said, bad.id, bad.document_id
                     USING ERRCODE = 'CH131';
             END IF;
+            -- One entry of a document stands at a time: the next version's only after a reversal.
+            SELECT f.id, f.document_id INTO bad FROM fresh f
+             WHERE f.kind = 'normal' AND (
+                   SELECT true FROM books.gl_entries e
+                    WHERE e.document_id = f.document_id AND e.role = f.role AND e.kind = 'normal'
+                      AND e.id <> f.id AND (SELECT true FROM books.gl_entries r
+                                             WHERE r.reverses_entry_id = e.id) IS NULL
+                    LIMIT 1)
+             ORDER BY f.id LIMIT 1;
+            IF FOUND THEN
+                RAISE EXCEPTION 'STILL_POSTED: another entry of document % stands beside entry %',
+                    bad.document_id, bad.id USING ERRCODE = 'CH131';
+            END IF;
             -- What takes an entry back has its lines, on the other side; account by account.
             SELECT f.id, f.reverses_entry_id INTO bad FROM fresh f
               LEFT JOIN books.gl_entries e ON e.id = f.reverses_entry_id
@@ -191,7 +204,8 @@ def _posted_documents() -> None:
         DECLARE free text[] := ARRAY['status', 'version', 'updated_at'];
         BEGIN
             IF to_jsonb(NEW) - free <> to_jsonb(OLD) - free
-               OR NEW.status <> OLD.status AND (OLD.status = 'void' OR NEW.status = 'void') THEN
+               OR NEW.status <> OLD.status AND (OLD.status = 'void' OR NEW.status = 'void')
+               OR NEW.version <> OLD.version + CAST(NEW.status <> OLD.status AS integer) THEN
                 RAISE EXCEPTION 'DOCUMENT_KEPT: document % is %; what it says stays as it is',
                     OLD.id, OLD.status USING ERRCODE = 'CH134';
             END IF;

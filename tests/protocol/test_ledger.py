@@ -216,6 +216,9 @@ async def test_a_version_of_a_document_is_posted_once(books: Books) -> None:
     await post(books, held, made)
     twin = await entry(books, cash_sale(80), document_id=made.document_id)
     assert (await refusal(post(books, held, twin)))[0] == DUPLICATE
+    beside = await entry(books, cash_sale(80), document_id=made.document_id, version=2)
+    state, words = await refusal(post(books, held, beside))
+    assert (state, "STILL_POSTED" in words) == (REFUSED, True)
     back = (Line(account="1111", credit=80), Line(account="5111", debit=80))
     facts = {"document_id": made.document_id, "kind": "reversal", "reverses": made.entry_id}
     wrong = await entry(books, cash_sale(80), **facts)
@@ -227,6 +230,7 @@ async def test_a_version_of_a_document_is_posted_once(books: Books) -> None:
     assert len(await post(books, held, right)) == 1
     again = await entry(books, back, **facts | {"version": 2})
     assert (await refusal(post(books, held, again)))[0] == DUPLICATE
+    assert len(await post(books, held, beside)) == 1
 
 
 async def test_no_line_comes_after_its_entry(books: Books) -> None:
@@ -341,7 +345,7 @@ async def test_a_number_that_is_given_is_used(books: Books, owner_engine: AsyncE
 
 
 async def test_what_a_posted_document_says_stays(books: Books, owner_engine: AsyncEngine) -> None:
-    """Its status and version may change; nobody touches the rest, or its lines."""
+    """It may be a draft again, as the next version; nobody touches the rest, or its lines."""
     line = "INSERT INTO books.document_lines (document_id, line_no, net) VALUES (:i, :n, 5)"
     made = await document(books, "D1")
     await execute(books.app, line, i=made, n=1)
@@ -349,6 +353,8 @@ async def test_what_a_posted_document_says_stays(books: Books, owner_engine: Asy
     for change in (
         "UPDATE books.documents SET total = 7 WHERE id = :i",
         "UPDATE books.documents SET status = 'void' WHERE id = :i",
+        "UPDATE books.documents SET status = 'draft' WHERE id = :i",
+        "UPDATE books.documents SET version = version + 1 WHERE id = :i",
         "UPDATE books.documents SET status = 'draft', posting_date = '2026-01-06' WHERE id = :i",
         "DELETE FROM books.document_lines WHERE document_id = :i",
         "INSERT INTO books.document_lines (document_id, line_no, net) VALUES (:i, 2, 5)",
