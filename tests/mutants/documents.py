@@ -12,20 +12,6 @@ MOVED = "protocol/test_document_movements.py"
 
 MUTANTS = (
     mutant(
-        "documents of a call are locked in the order sent",
-        (PUT, "ORDER BY h.type, h.doc_no\n", "ORDER BY h.n\n"),
-        f"{TESTS}::test_two_calls_in_opposite_order_make_each_document_once",
-    ),
-    mutant(
-        "a put replaces a posted document",
-        (
-            PUT,
-            "AND d.id <> ALL (made) AND d.status = 'draft'\n",
-            "AND d.id <> ALL (made) AND d.status <> 'void'\n",
-        ),
-        f"{TESTS}::test_a_posted_document_is_never_touched",
-    ),
-    mutant(
         "a voided document's number is taken for a replay",
         (PUT, "WHEN d.status = 'void' THEN", "WHEN false THEN"),
         f"{TESTS}::test_a_voided_number_is_never_given_again",

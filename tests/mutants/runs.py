@@ -19,11 +19,6 @@ MUTANTS = (
         f"unit/costing/test_carry.py::{MET}",
     ),
     mutant(
-        "one item's contradiction ends the run",
-        ("worker/costing/chunk.py", "except FAULTS as error:", "except RecursionError as error:"),
-        "unit/costing/test_faults.py::test_what_contradicts_itself_fails_alone_and_tells_where",
-    ),
-    mutant(
         "a preview owes late freight only as far as it joined the goods",
         ("worker/records/differences.py", "-CAST(c.variance AS numeric) AS amount", "0 AS amount"),
         "protocol/test_costing_preview_sides.py::test_late_freight_is_owed_whole[fifo]",
