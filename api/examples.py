@@ -147,6 +147,7 @@ PARAMETERS: Mapping[str, Any] = {
     "kind": "costing.run",
     "company": "SAMPLE",
     "brand": "LUA",
+    "name": "movements.csv",
     "principal": PRINCIPAL,
     "action": "job.redrive",
     "from": "2026-02-01T00:00:00+07:00",

@@ -10,6 +10,7 @@ import asyncpg
 import httpx
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from dev.sqs import bucket_name, ensure_bucket
 from shared.access import Role
 from shared.database import open_engine
 from tests.conformance.world import KINDS, in_a_thread
@@ -81,7 +82,9 @@ def seeded_api(fleet: Fleet, **changes: str) -> Iterator[Seeded]:
         "CHOT_KIND_MODULES": KINDS,
         "CHOT_RATE_PER_SECOND": "0",
         "CHOT_BALANCER_IDLE_SECONDS": "1",
+        "CHOT_FILES_BUCKET": bucket_name(fleet.prefix),
     }
+    ensure_bucket(fleet.endpoint, given["CHOT_FILES_BUCKET"])
     in_a_thread(_prepare(fleet.database))
     child, url = fleet.api(**given | changes)
     seeded = Seeded(fleet.database, url)

@@ -205,8 +205,9 @@ async def send_example(
                 headers[each["name"]] = each["example"]
     content = ""
     if "requestBody" in operation:
-        headers["Content-Type"] = "application/json"
-        content = json.dumps(operation["requestBody"]["content"]["application/json"]["example"])
+        ((media, described),) = operation["requestBody"]["content"].items()
+        headers["Content-Type"], example = media, described["example"]
+        content = json.dumps(example) if media == "application/json" else example
     for told, real in jobs.items():
         path, content = path.replace(told, real), content.replace(told, real)
         query = {name: real if value == told else value for name, value in query.items()}
