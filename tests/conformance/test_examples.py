@@ -19,7 +19,7 @@ from api.ledger_examples import ENTRY_ID
 from shared.database import open_engine
 from tests.conformance.seeded import Seeded, job_in
 from tests.factories import execute
-from tests.protocol.api.app import note
+from tests.protocol.api.app import note, post
 from tests.protocol.api.keys import bearer
 
 Document = dict[str, Any]
@@ -135,9 +135,11 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
                 DEAD_ID: await job_in(client, engine, "dead"),
             }
             jobs[str(RUN_ID)] = str(seeded.preview if path == DIFFERENCES else seeded.run)
-            jobs[FILE_ID] = seeded.file
+            jobs[FILE_ID] = await sent_file(client) if method == "delete" else seeded.file
             jobs[str(ENTRY_ID)] = str(seeded.entry)
             jobs[str(DOCUMENT_ID)] = str(seeded.document)
+            if "/migrations/" in path:
+                jobs[JOB_ID] = await migration_in(client, paused=path.endswith("/resume"))
             if path == REDRIVE:
                 jobs[APPROVAL_ID] = await approved(client, seeded, jobs[JOB_ID])
             if "group" in path or path == "/v1/jobs":
@@ -159,6 +161,28 @@ async def test_every_example_of_a_request_is_accepted(seeded: Seeded, document: 
                 examples = examples_of(content, document)
                 assert answer.json().keys() in [example.keys() for example in examples], where
     await engine.dispose()
+
+
+async def sent_file(client: httpx.AsyncClient) -> str:
+    """A file that a client has sent: only such a one can be taken away."""
+    query = {"company": "SAMPLE", "name": "gone.csv"}
+    kept = {"Content-Type": "application/octet-stream"}
+    sent = await client.post("/v1/files", params=query, content=b"code,name", headers=kept)
+    file_id: str = sent.json()["id"]
+    return file_id
+
+
+async def migration_in(client: httpx.AsyncClient, *, paused: bool) -> str:
+    """A migration that waits."""
+    payload = {
+        "task": "movements.backfill",
+        "params": {"date_from": "2026-01-01", "date_to": "2026-01-31"},
+    }
+    made = await post(client, {"kind": "migration.run", "company": "ACME", "payload": payload})
+    job_id: str = made.json()["id"]
+    if paused:
+        await client.post(f"/v1/migrations/{job_id}/pause")
+    return job_id
 
 
 async def group_in(client: httpx.AsyncClient, *, ended: bool) -> str:
