@@ -34,6 +34,11 @@ CONTENT: dict[str, Any] = {
             "schema": {"type": "string", "format": "binary"},
             "example": "PK…",
         },
+        # What a client has sent without saying what it is.
+        "application/octet-stream": {
+            "schema": {"type": "string", "format": "binary"},
+            "example": "doc_id,doc_line,kind,…",
+        },
     },
 }
 
