@@ -297,15 +297,19 @@ def test_rows_and_cells_of_a_sheet_that_are_not_in_order_are_refused(path: Path,
         read(path, target.getvalue())
 
 
+def book_of_encoding(name: str) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as book:
+        book.writestr("xl/workbook.xml", f'<?xml version="1.0" encoding="{name}"?><workbook/>')
+    return target.getvalue()
+
+
 def test_a_workbook_that_lies_about_itself_is_damaged(path: Path) -> None:
     """Its encoding, and what is needed to unpack it."""
     for name in ("UTF-88", "shift_jis"):
-        target = io.BytesIO()
-        with zipfile.ZipFile(target, "w") as book:
-            book.writestr("xl/workbook.xml", f'<?xml version="1.0" encoding="{name}"?><workbook/>')
         with pytest.raises(FileRefused, match="FILE_DAMAGED"):
-            read(path, target.getvalue())
-    later = bytearray(target.getvalue())
+            read(path, book_of_encoding(name))
+    later = bytearray(book_of_encoding("UTF-8"))
     later[later.index(b"PK\x01\x02") + 6] = 249
     with pytest.raises(FileRefused, match="FILE_DAMAGED"):
         read(path, bytes(later))
