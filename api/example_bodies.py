@@ -138,6 +138,16 @@ DEAD_JOB = {
     "error": ERROR,
     "links": {"self": DEAD_URL, "redrive": f"{DEAD_URL}/redrive"},
 }
+CAUSE = {
+    "cause": "5a1f0c9de2b37846",
+    "kind": "costing.run",
+    "code": ERROR["code"],
+    "message": "period # is closed",
+    "jobs": 1,
+    "first_at": DEAD_JOB["finished_at"],
+    "last_at": DEAD_JOB["finished_at"],
+    "example": {name: DEAD_JOB[name] for name in ("id", "company", "brand", "error", "links")},
+}
 DEAD_MESSAGE = {
     "id": 7,
     "queue": "default",

@@ -16,6 +16,7 @@ from api.example_bodies import (
     BATCH,
     CANCELLED,
     CANCELLING_GROUP,
+    CAUSE,
     CLOSING,
     CURSOR,
     DEAD_ID,
@@ -72,6 +73,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "GET /v1/dead-letters": {
         "200": {"jobs": [DEAD_JOB], "messages": [DEAD_MESSAGE], "next_cursor": None}
     },
+    "GET /v1/dead-letters/causes": {"200": {"causes": [CAUSE], "total_jobs": 1, "total_causes": 1}},
     "POST /v1/dead-letters/redrive": {
         "200": {
             "redriven": [{"id": DEAD_ID, "status_url": DEAD_URL}],

@@ -33,14 +33,16 @@ SHOWN_BYTES = 4096
 MOST_REDRIVES = 1000
 PAGE = 200
 END = "-"
+CAUSE = r"^[0-9a-f]{16}$"
 
 
 class DeadLettersQuery(BaseModel):
-    """Filters of the operator's page; `kind` narrows the jobs, messages have none to trust."""
+    """Filters of the operator's page; they narrow the jobs, messages have nothing to trust."""
 
     model_config = ConfigDict(extra="forbid")
 
     kind: str | None = Field(None, max_length=100, pattern=r"^[a-z0-9_.]*$")
+    cause: str | None = Field(None, pattern=CAUSE, description="of GET /v1/dead-letters/causes")
     cursor: str | None = Field(None, max_length=200)
     limit: Limit = Field(50, description="of jobs, and of messages")
 
@@ -93,9 +95,14 @@ async def list_dead_letters(
         if job_key != END:
             before = as_uuid(job_key, query.cursor or "") if job_key else None
             jobs = await list_dead_jobs(
-                conn, kind=query.kind, before=before, limit=query.limit + 1, scope=who.scope
+                conn,
+                kind=query.kind,
+                cause=query.cause,
+                before=before,
+                limit=query.limit + 1,
+                scope=who.scope,
             )
-        if message_key != END and _sees_messages(who):
+        if message_key != END and sees_messages(who):
             number = as_number(message_key, query.cursor or "") if message_key else None
             messages = await list_dead_messages(conn, before=number, limit=query.limit + 1)
     keys = [_next_key(rows, query.limit) for rows in (jobs, messages)]
@@ -107,7 +114,7 @@ async def list_dead_letters(
     return json_response(body)
 
 
-def _sees_messages(who: Caller) -> bool:
+def sees_messages(who: Caller) -> bool:
     """A message is raw: nobody can say whose it is, or what somebody put into it."""
     return who.has(Role.ADMIN) and who.scope.is_everything
 
@@ -165,7 +172,7 @@ def _refuse_other_than_true(value: object) -> object:
 
 
 class RedriveBody(BaseModel):
-    """Which dead jobs to redrive: exactly one of `ids`, `kind` and `all`."""
+    """Which dead jobs to redrive: exactly one of `ids`, `kind`, `cause` and `all`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -173,18 +180,23 @@ class RedriveBody(BaseModel):
         None, min_length=1, max_length=MOST_REDRIVES
     )
     kind: str | None = Field(None, max_length=100, pattern=r"^[a-z0-9_.]+$")
+    cause: str | None = Field(
+        None, pattern=CAUSE, description="those that died of it: of GET /v1/dead-letters/causes"
+    )
     all: Annotated[Literal[True], BeforeValidator(_refuse_other_than_true)] | None = None
     cursor: str | None = Field(
-        None, max_length=200, description="`next_cursor` of the last answer, with kind or all"
+        None,
+        max_length=200,
+        description="`next_cursor` of the last answer, with kind, cause or all",
     )
 
     @model_validator(mode="after")
     def _one_choice(self) -> Self:
-        given = [name for name in ("ids", "kind", "all") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError("give exactly one of ids, kind and all")
+        names = ("ids", "kind", "cause", "all")
+        if sum(getattr(self, name) is not None for name in names) != 1:
+            raise ValueError("give exactly one of ids, kind, cause and all")
         if self.cursor is not None and self.ids is not None:
-            raise ValueError("a cursor goes with kind or all")
+            raise ValueError("a cursor goes with kind, cause or all")
         return self
 
 
@@ -240,15 +252,17 @@ async def redrive(request: Request, resources: Ready, who: Who) -> Response:
         asked = RedriveBody.model_validate_json(to_json(raw))
     except ValidationError as error:
         raise ProblemRaised(validation_problem(error, RedriveBody)) from None
-    each = _redrive_each(resources, asked, who, facts_of(request).request_id)
+    each = redrive_each(resources, asked, who, facts_of(request).request_id)
     report = await resources.finish(each, name="redrive")
     return json_response(report)
 
 
-async def _redrive_each(
+async def redrive_each(
     resources: Resources, asked: RedriveBody, who: Caller, request_id: str
 ) -> dict[str, Any]:
-    """A row that cannot be had is refused like any other; an outage ends the call with a report.
+    """What RedriveReport describes.
+
+    A row that cannot be had is refused like any other; an outage ends the call with a report.
 
     Where nothing was redriven before the outage there is nothing to report: the error itself is
     the answer.
@@ -311,7 +325,12 @@ async def _matching(
     while True:
         async with resources.reading() as conn:
             rows = await list_dead_jobs(
-                conn, kind=asked.kind, before=before, limit=PAGE, scope=scope
+                conn,
+                kind=asked.kind,
+                cause=asked.cause,
+                before=before,
+                limit=PAGE,
+                scope=scope,
             )
         for row in rows:
             yield row["id"]

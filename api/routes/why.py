@@ -76,6 +76,7 @@ class Owner(BaseModel):
     worker_id: str
     attempt: int
     since: str | None
+    seen_at: str | None = Field(description="when its worker was heard of last")
     lease_expires_at: str
     progress: ProgressView | None
 
@@ -229,6 +230,7 @@ def _owner(row: Row) -> dict[str, Any]:
         "worker_id": row["worker_id"],
         "attempt": row["attempt"],
         "since": show_instant(row["attempt_started_at"]),
+        "seen_at": show_instant(row["owner_seen_at"]),
         "lease_expires_at": show_instant(row["lease_expires_at"]),
         "progress": progress_view(row),
     }

@@ -19,27 +19,74 @@ from shared.cli.words import approval_advice, in_commands
 
 @click.command("dead-letters")
 @click.option("--kind", type=KindName(), help="Only jobs of this kind.")
+@click.option("--by-cause", is_flag=True, help="Count dead jobs by what they died of.")
+@click.option("--cause", metavar="CAUSE", help="Only jobs that died of it (see --by-cause).")
 @click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True)
 @click.option("--watch", "watches", is_flag=True, help="Go on showing what dies, until Ctrl-C.")
 @calls_api
 def dead_letters(
-    *, kind: str | None, limit: int, watches: bool, as_json: bool, retry_for: float
+    *,
+    kind: str | None,
+    by_cause: bool,
+    cause: str | None,
+    limit: int,
+    watches: bool,
+    as_json: bool,
+    retry_for: float,
 ) -> None:
     """List dead jobs with the error that buried them, and messages that were none of ours.
 
     With --watch a table stays new on a terminal; on a pipe each letter is a line as it comes (with
-    --json a JSON document a line).
+    --json a JSON document a line). With --by-cause jobs that died of the same thing are one line.
     """
+    if watches and (by_cause or cause is not None):
+        raise click.UsageError("--watch shows every letter: neither --by-cause nor --cause")
+    if by_cause and cause is not None:
+        raise click.UsageError("--by-cause counts all causes, --cause lists the jobs of one")
     with Api(retry_for) as api:
         if watches:
             watch(api, kind, limit, _tables, as_json=as_json)
             return
-        answer = api.get("/v1/dead-letters", {"kind": kind, "limit": limit})
+        if by_cause:
+            answer = api.get("/v1/dead-letters/causes", {"kind": kind, "limit": limit})
+            _show_causes(answer.body, as_json=as_json)
+            return
+        asked = {"kind": kind, "cause": cause, "limit": limit}
+        answer = api.get("/v1/dead-letters", asked)
         page_of(answer, "jobs", "messages", sent=None)
     if as_json:
         print_json(answer.body)
         return
     show.console().print(_tables(answer.body["jobs"], answer.body["messages"]))
+
+
+def _show_causes(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (
+            each.get("cause"),
+            each.get("kind"),
+            each.get("jobs"),
+            show.clock(each.get("first_at")),
+            show.clock(each.get("last_at")),
+            each["example"].get("id"),
+            ": ".join(filter(None, (each.get("code"), each.get("message")))),
+        )
+        for each in found["causes"]
+    ]
+    if not rows:
+        show.console().print("no dead jobs")
+        return
+    columns = ("cause", "kind", "jobs#", "first", "last", "example", "why")
+    left_out = found["total_causes"] - len(rows)
+    parts: list[Any] = [
+        table("causes", columns, rows, below=("example", "why"), spare=("first", "last"))
+    ]
+    if left_out > 0:
+        parts += ["", show.plain(f"{left_out:,} more causes; --limit shows more")]
+    show.console().print(Group(*parts))
 
 
 def _tables(jobs: list[dict[str, Any]], messages: list[dict[str, Any]]) -> Group:
@@ -90,6 +137,7 @@ def _messages_table(messages: list[dict[str, Any]]) -> Any:
 @click.command()
 @click.argument("job_id", metavar="ID", required=False)
 @click.option("--kind", type=KindName(), help="All dead jobs of this kind.")
+@click.option("--cause", metavar="CAUSE", help="All that died of it (`dead-letters --by-cause`).")
 @click.option("--all", "everything", is_flag=True, help="All dead jobs.")
 @click.option("--approval", metavar="ID", help="Another account's approval (`chot approve`).")
 @calls_api
@@ -99,6 +147,7 @@ def redrive(
     job_id: str | None,
     *,
     kind: str | None,
+    cause: str | None,
     everything: bool,
     approval: str | None,
     as_json: bool,
@@ -106,11 +155,13 @@ def redrive(
 ) -> None:
     """Put dead jobs back to pending, with a fresh budget of attempts and their history kept.
 
-    One job by ID, all of a kind, or all. Exit code 5: a job could not be redriven, because the
-    same work is active again, or what the dead attempts left is still being removed.
+    One job by ID, all of a kind or of a cause, or all. Exit code 5: a job could not be redriven,
+    because the same work is active again, or what the dead attempts left is still being removed.
     """
-    if sum((job_id is not None, kind is not None, everything)) != 1:
-        raise click.UsageError("say which: an ID, --kind KIND, or --all")
+    given = {"kind": kind, "cause": cause, "all": everything or None}
+    which = {name: value for name, value in given.items() if value is not None}
+    if len(which) + (job_id is not None) != 1:
+        raise click.UsageError("say which: an ID, --kind KIND, --cause CAUSE, or --all")
     if approval is not None and job_id is None:
         raise click.UsageError("--approval is of one job: give its ID")
     body = None if approval is None else json.dumps({"approval": approval})
@@ -118,7 +169,7 @@ def redrive(
         if job_id is not None:
             answer = api.post(job_path(job_id, "redrive"), body).body
         else:
-            answer = _redrive_matching(api, {"kind": kind} if kind else {"all": True})
+            answer = _redrive_matching(api, which)
     if as_json:
         print_json(answer)
     else:

@@ -6,12 +6,14 @@ from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import EVERYTHING, IN_SCOPE, Scope
+from shared.jobs.causes import CAUSE_OF_JOB
 
 LIST_DEAD_JOBS = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.attempt, j.lost_leases, j.finished_at, o.error
       FROM chot.jobs j LEFT JOIN chot.job_outputs o ON o.job_id = j.id
      WHERE j.state = 'dead' AND {IN_SCOPE}
        AND (CAST(:kind AS text) IS NULL OR j.kind = :kind)
+       AND (CAST(:cause AS text) IS NULL OR CAST(:cause AS text) = {CAUSE_OF_JOB})
        AND (CAST(:before AS uuid) IS NULL OR j.id < CAST(:before AS uuid))
      ORDER BY j.id DESC LIMIT :limit""")
 
@@ -22,10 +24,14 @@ async def list_dead_jobs(
     kind: str | None,
     before: UUID | None,
     limit: int,
+    cause: str | None = None,
     scope: Scope = EVERYTHING,
 ) -> list[RowMapping]:
-    """Dead jobs of this scope, newest first, each with the error that buried it."""
-    binds = {"kind": kind, "before": before, "limit": limit, **scope.binds()}
+    """Dead jobs of this scope, newest first, each with the error that buried it.
+
+    `cause` is one that list_causes() has told.
+    """
+    binds = {"kind": kind, "cause": cause, "before": before, "limit": limit, **scope.binds()}
     return list((await conn.execute(LIST_DEAD_JOBS, binds)).mappings().all())
 
 

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     SLOTS_BUSY = "slots-busy"
     DELIVERY = "delivery"
     LEASE_EXPIRED = "lease-expired"
+    WORKER_SILENT = "worker-silent"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     CANCELLED = "cancelled"
@@ -141,6 +142,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     ),
     JobState.RUNNING: (
         Rule(Reason.LEASE_EXPIRED, lambda r: r["lease_left"] <= 0, words.expired),
+        Rule(Reason.WORKER_SILENT, lambda r: bool(r["owner_silent"]), words.silent),
         Rule(Reason.RUNNING, _always, words.running),
     ),
     JobState.SUCCEEDED: (Rule(Reason.SUCCEEDED, _always, words.succeeded),),

@@ -46,6 +46,14 @@ _CREW = f"""
                ::integer AS free_slots
       FROM {LIVE_WORKERS}"""
 
+# Who runs it, as its worker's own heartbeat told last. One that is silent for more than half of its
+# lease has missed a beat and is about to miss the next.
+_OWNER = """
+    SELECT w.seen_at AS owner_seen_at,
+           extract(epoch FROM clock_timestamp() - w.seen_at)::double precision AS owner_silent_for,
+           clock_timestamp() > w.seen_at + (w.live_until - w.seen_at) / 2 AS owner_silent
+      FROM chot.workers w WHERE w.worker_id = j.worker_id"""
+
 # Of several freezes that stop it the widest is told, since it must go in any case.
 _FROZEN = f"""
     SELECT cf.company AS frozen_company, cf.brand AS frozen_brand, cf.reason AS frozen_for,
@@ -103,7 +111,7 @@ _EXPLAINED = f"""
            m.id IS NOT NULL AS staged, m.sendable, m.sends, m.last_error, m.refused, m.sent_in,
            gr.state AS group_state, gr.outcome AS group_outcome, gr.total AS group_total,
            gr.remaining AS group_remaining,
-           ahead.ahead, higher.higher, frozen.*, reached.*, held_by.*, reserved_by.*,
+           ahead.ahead, higher.higher, owner.*, frozen.*, reached.*, held_by.*, reserved_by.*,
            (SELECT size FROM open_queues) AS window_size,
            (SELECT count(*) FROM held WHERE counts) AS window_used,
            CASE WHEN j.state = 'dead' THEN {ACTIVE_TWIN} END AS twin,
@@ -118,6 +126,7 @@ _EXPLAINED = f"""
           SELECT x.started_at, x.outcome, x.error FROM chot.attempts x
            WHERE x.job_id = j.id ORDER BY x.fence DESC LIMIT 1) AS a ON true
      CROSS JOIN LATERAL ({_CREW}) AS crew
+      LEFT JOIN LATERAL ({_OWNER}) AS owner ON j.state = 'running'
       LEFT JOIN LATERAL ({_FROZEN}) AS frozen ON j.state = 'pending'
       LEFT JOIN LATERAL ({LIMIT_REACHED}) AS reached ON j.state = 'pending'
       LEFT JOIN LATERAL ({LOCK_HELD}) AS held_by

@@ -346,6 +346,20 @@ def expired(row: Row) -> str:
     )
 
 
+def silent(row: Row) -> str:
+    """Whoever runs it may be gone, and its lease has not run out yet."""
+    next_step = (
+        "another worker takes the job over from its last checkpoint"
+        if row["attempts_left"]
+        else "the job is buried, since no attempt is left"
+    )
+    return (
+        f"Worker {row['worker_id']}, which runs attempt {row['attempt']} of the job, has not been "
+        f"heard of for {span(row['owner_silent_for'])}; unless it comes back, its lease ends in "
+        f"{span(row['lease_left'])} and {next_step}."
+    )
+
+
 def running(row: Row) -> str:
     """Somebody runs it."""
     return (

@@ -131,6 +131,11 @@ STEPS: tuple[Step, ...] = (
         command=f'curl "$CHOT_API_URL/v1/dead-letters?kind=costing.run" {AUTH}',
     ),
     Step(
+        route="GET /v1/dead-letters/causes",
+        says="The same, counted by what they died of: a redrive takes a `cause`, too.",
+        command=f'curl "$CHOT_API_URL/v1/dead-letters/causes" {AUTH}',
+    ),
+    Step(
         route="POST /v1/queues/{queue}/pause",
         says="Stop claims of a queue, say while somebody repairs what the jobs need.",
         command=f'curl -X POST "$CHOT_API_URL/v1/queues/costing/pause" {AUTH}',

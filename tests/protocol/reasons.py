@@ -345,6 +345,18 @@ async def lease_expired(engine: AsyncEngine) -> JobId:
     return job_id
 
 
+async def worker_silent(engine: AsyncEngine) -> JobId:
+    """Its worker was killed: it has missed two beats, and the lease has not run out."""
+    job_id = await running(engine)
+    await execute(
+        engine,
+        """UPDATE chot.workers SET seen_at = seen_at - interval '31 seconds',
+                                  live_until = live_until - interval '31 seconds'
+            WHERE worker_id = 'w'""",
+    )
+    return job_id
+
+
 async def succeeded(engine: AsyncEngine) -> JobId:
     await crew(engine)
     held = await claimed_again(engine, await make_job(engine), worker="w")
@@ -398,6 +410,7 @@ SETUPS: Mapping[Reason, Setup] = {
     Reason.DELIVERY: delivery,
     Reason.RUNNING: running,
     Reason.LEASE_EXPIRED: lease_expired,
+    Reason.WORKER_SILENT: worker_silent,
     Reason.SUCCEEDED: succeeded,
     Reason.CANCELLED: cancelled,
     Reason.DEAD: dead,

@@ -32,7 +32,7 @@ from worker.alone import reserve_alone
 from worker.claim import claim_jobs
 
 ENDED = {Reason.SUCCEEDED: "succeeded", Reason.CANCELLED: "cancelled", Reason.DEAD: "dead"}
-STARTED = {Reason.RUNNING, Reason.LEASE_EXPIRED}
+STARTED = {Reason.RUNNING, Reason.LEASE_EXPIRED, Reason.WORKER_SILENT}
 REASON_OF_PART = {
     "due": Reason.SCHEDULED,
     "unpaused": Reason.QUEUE_PAUSED,
@@ -73,6 +73,7 @@ TOLD = {
     Reason.DELIVERY: r"3 of 4 slots were free",
     Reason.RUNNING: r"Worker w has been running attempt 1",
     Reason.LEASE_EXPIRED: r"worker w.* ran out 1 s ago.*taken over",
+    Reason.WORKER_SILENT: r"^Worker w, which runs attempt 1.* for 31 s; .* ends in (30|29) s and an",
     Reason.SUCCEEDED: r"succeeded at 20.*Z in attempt 1",
     Reason.CANCELLED: r"cancelled at 20.*still being removed",
     Reason.DEAD: r"1 attempt of 5 and 0 lost workers \(NEVER: never\).*leftovers are removed",

@@ -104,7 +104,7 @@ def expected_reasons(truth: dict[str, Any]) -> frozenset[str]:
     """What may be said of a job of which this is true, the first that holds."""
     state = truth["state"]
     if state == "running":
-        return frozenset({"running", "lease-expired"})
+        return frozenset({"running", "lease-expired", "worker-silent"})
     if state != "pending":
         return frozenset({state})
     for holds, reasons in (

@@ -139,6 +139,7 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
         "/v1/jobs/{job_id}/outcomes",
         "/v1/jobs/{job_id}/redrive",
         "/v1/dead-letters",
+        "/v1/dead-letters/causes",
         "/v1/dead-letters/redrive",
         "/v1/queues",
         "/v1/queues/{queue}/pause",

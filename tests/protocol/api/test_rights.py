@@ -64,6 +64,7 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("POST", "/v1/groups/{group_id}/cancel"): Role.OPERATE,
     ("POST", "/v1/groups/{group_id}/redrive"): Role.OPERATE,
     ("GET", "/v1/dead-letters"): Role.OPERATE,
+    ("GET", "/v1/dead-letters/causes"): Role.OPERATE,
     ("POST", "/v1/dead-letters/redrive"): Role.OPERATE,
     ("GET", "/v1/queues"): Role.READ,
     ("POST", "/v1/queues/{queue}/pause"): Role.OPERATE,

@@ -1,0 +1,95 @@
+"""Causes: dead jobs that died of the same thing, counted together by one statement.
+
+A cause is a kind, an error code and the error's message without what differs from job to job:
+numbers, ids, hexadecimal and quoted words. Messages that are the same to the letter are put
+together first, so that a hundred thousand deaths of one cause cost one look at its words.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.access import EVERYTHING, IN_SCOPE, Scope
+
+# Characters of a message that are looked at: what tells causes apart stands at its beginning.
+HEAD = 300
+MOST_CAUSES = 200
+_CODE = "coalesce(o.error ->> 'code', o.error ->> 'type', '')"
+_HEAD = f"left(coalesce(o.error ->> 'message', ''), {HEAD})"
+# What differs from job to job. A quote within a word is an apostrophe.
+_VARIES = (
+    r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+    r"|0x[0-9a-fA-F]+"
+    r"|\m(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{12,}\M"
+    r"|[0-9]+([.,:/+-]?[0-9]+)*"
+    r"|\"[^\"]*\""
+    r"|(?<!\w)''[^'']*''"
+)
+
+
+def _pattern(head: str) -> str:
+    """The message without what differs; one that holds nothing of it is not worked on."""
+    return f"""CASE WHEN {head} ~ '[0-9"'']'
+                    THEN regexp_replace({head}, '{_VARIES}', '#', 'g') ELSE {head} END"""
+
+
+def _cause(kind: str, code: str, pattern: str) -> str:
+    """What a cause is called, on every server alike."""
+    named = f"{kind} || E'\\x1f' || {code} || E'\\x1f' || {pattern}"
+    return f"left(encode(sha256(convert_to({named}, 'UTF8')), 'hex'), 16)"
+
+
+# Over `j` and `o`: the cause of one dead job.
+CAUSE_OF_JOB = _cause("j.kind", _CODE, _pattern(_HEAD))
+
+# The newest job by id is the example: ids are in the order of time. uuid has no max() before
+# PostgreSQL 18.
+LIST_CAUSES = text(f"""
+    WITH heads AS MATERIALIZED (
+        SELECT j.kind, {_CODE} AS code, {_HEAD} AS head, count(*) AS jobs,
+               min(j.finished_at) AS first_at, max(j.finished_at) AS last_at,
+               max(j.id::text COLLATE "C") AS example
+          FROM chot.jobs j LEFT JOIN chot.job_outputs o ON o.job_id = j.id
+         WHERE j.state = 'dead' AND {IN_SCOPE}
+           AND (CAST(:kind AS text) IS NULL OR j.kind = :kind)
+         GROUP BY 1, 2, 3),
+    causes AS (
+        SELECT h.kind, h.code, {_pattern("h.head")} AS message, sum(h.jobs)::bigint AS jobs,
+               min(h.first_at) AS first_at, max(h.last_at) AS last_at,
+               max(h.example)::uuid AS example
+          FROM heads h GROUP BY 1, 2, 3),
+    told AS (
+        SELECT c.*, {_cause("c.kind", "c.code", "c.message")} AS cause,
+               (sum(c.jobs) OVER ())::bigint AS all_jobs, count(*) OVER () AS all_causes
+          FROM causes c ORDER BY c.jobs DESC, c.last_at DESC, c.kind, c.code, c.message
+         LIMIT :limit)
+    SELECT t.*, j.company AS example_company, j.brand AS example_brand, o.error AS example_error
+      FROM told t JOIN chot.jobs j ON j.id = t.example
+      LEFT JOIN chot.job_outputs o ON o.job_id = j.id
+     ORDER BY t.jobs DESC, t.last_at DESC, t.kind, t.code, t.message""")
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """The causes that bury most, largest first; `jobs` and `causes` count those left out, too."""
+
+    rows: Sequence[RowMapping]
+    jobs: int
+    causes: int
+
+
+async def list_causes(
+    conn: AsyncConnection,
+    *,
+    kind: str | None = None,
+    limit: int = MOST_CAUSES,
+    scope: Scope = EVERYTHING,
+) -> Causes:
+    """What dead jobs of this scope died of: one row a cause, with an example."""
+    binds = {"kind": kind, "limit": limit, **scope.binds()}
+    rows = (await conn.execute(LIST_CAUSES, binds)).mappings().all()
+    if not rows:
+        return Causes((), 0, 0)
+    return Causes(rows, rows[0]["all_jobs"], rows[0]["all_causes"])
