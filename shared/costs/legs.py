@@ -113,8 +113,8 @@ LEGS = f"""{MOVED},
           LEFT JOIN booked b ON b.id = c.id
           LEFT JOIN first_variances v ON v.id = c.taken_back),
     legs AS (
-        SELECT w.run_id, w.day, w.doc_id, w.document, w.store AS at, w.item, x.role, x.store,
-               x.amount, x.effect, x.stated,
+        SELECT w.run_id, w.day, w.kind, w.doc_id, w.document, w.store AS at, w.item, x.role,
+               x.store, x.amount, x.effect, x.stated,
                CASE WHEN w.kind = 'opening' AND w.sign > 0 AND x.role = 'stock' THEN w.value
                     ELSE 0 END AS opened
           FROM worth w

@@ -84,6 +84,7 @@ documents = Table(
     Column("created_at", INSTANT, nullable=False),
     Column("updated_at", INSTANT, nullable=False),
     Column("version", Integer, nullable=False),
+    Column("posted_version", Integer),
     Column("doc_date", Date, nullable=False),
     Column("posting_date", Date, nullable=False),
     _company(),
@@ -132,6 +133,7 @@ document_lines = Table(
     *(code(name, required=False) for name in ("side", "account", "store", "party", "lot_id")),
     Column("ref_line", Integer),
     words("memo", required=False),
+    code("role", required=False),
     schema="books",
 )
 

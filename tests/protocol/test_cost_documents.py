@@ -1,10 +1,12 @@
 """posting.costs: cost documents are those of the results that speak, whatever was posted before."""
 
+import re
 from datetime import date
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from shared.costs.legs import LEGS, REST
 from shared.errors import PermanentError
 from tests.cost_books import (
     accounts,
@@ -22,6 +24,7 @@ from tests.factories import execute, fetch, scalar
 from tests.ledger_books import open_ledger
 from tests.posting_books import close, draft, post
 from tests.unposting_books import unpost
+from worker.records.cost_posting import WORDS
 
 
 @pytest.fixture
@@ -88,6 +91,35 @@ async def test_a_costing_that_changes_reverses_what_it_changes_and_creates_it_an
             WHERE r.kind = 'reversal'""",
     )
     assert pairs[0].n == 2
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("day_store", "Costs of 2026-01-08, store R1 (Giá vốn 2026-01-08, cửa hàng R1)"),
+        ("item_group", "Costs of 2026-01, group SHOES (Giá vốn 2026-01, nhóm hàng SHOES)"),
+        ("slip", "Costs of HD-7_sale-x (Giá vốn chứng từ HD-7_sale-x)"),
+    ],
+)
+async def test_what_a_line_is_of_is_told_in_words(books: Books, by: str, said: str) -> None:
+    """An accountant reads the ledger, not the code of a role."""
+    await execute(books.app, "UPDATE books.items SET item_group = 'SHOES'")
+    await books.move("issue", 4, day=date(2026, 1, 8), doc="HD-7_sale-x")
+    await books.cost(brand=None)
+    await costs_posted(books, by=by)
+    query = """
+        SELECT DISTINCT e.memo AS entry, l.account, l.memo FROM books.gl_entries e
+          JOIN books.gl_lines l ON l.entry_id = e.id WHERE e.role = 'cost' ORDER BY l.account"""
+    assert {tuple(row) for row in await fetch(books.app, query)} >= {
+        (said, "1561", "Goods (Hàng tồn kho)"),
+        (said, "632", "Cost of sales (Giá vốn hàng bán)"),
+    }
+
+
+def test_every_role_of_a_leg_has_words() -> None:
+    legs = re.findall(r"(?:THEN|ELSE|SELECT|,) '([a-z_]+)'", LEGS.split("legs AS (")[1] + REST)
+    roles = {each for each in legs if each not in {"opening", "transfer"}}
+    assert roles == set(WORDS)
 
 
 @pytest.mark.parametrize("by", ["item_group", "slip"])

@@ -394,3 +394,23 @@ async def test_every_role_has_an_account_of_each_template(books: Books) -> None:
                                  AND (d.role <> 'stock' OR c.is_stock))""",
     )
     assert missing == []
+
+
+@pytest.mark.parametrize("template", ["TT200", "TT99"])
+async def test_what_owners_have_paid_in_has_an_account(
+    engine: AsyncEngine, read_engine: AsyncEngine, company: str, template: str
+) -> None:
+    """41111 and 41112 are shares, which a limited company has none of: 4111 is no heading."""
+    assert company == "ACME"
+    books = await open_ledger(engine, read_engine, template=template)
+    query = """
+        SELECT code FROM books.gl_accounts WHERE postable AND starts_with(code, '411')
+         ORDER BY code"""
+    found = [row.code for row in await fetch(books.app, query)]
+    assert found == ["4111", "41111", "41112", "4112", "4113", "4118"]
+    heading = """
+        SELECT count(*) FROM books.gl_accounts a
+         WHERE a.postable AND a.code <> '4111' AND EXISTS (
+               SELECT FROM books.gl_accounts b
+                WHERE starts_with(b.code, a.code) AND b.code <> a.code)"""
+    assert await scalar(books.app, heading) == 0

@@ -20,7 +20,7 @@ from tests.costing_books import Books
 from tests.costing_crew import Crew
 from tests.factories import fetch, scalar
 from tests.ledger_books import open_ledger
-from tests.posting_books import close, items, outcomes, post, sale
+from tests.posting_books import close, draft, items, outcomes, post, sale
 from tests.services import Database
 from tests.unposting_books import (
     astray,
@@ -91,6 +91,26 @@ async def test_the_costs_of_a_slip_come_off_with_it_and_are_made_anew(books: Boo
     assert await stock(books) == await worth(books)
     assert await astray(books) == []
     assert await gapless(books)
+
+
+async def test_a_slip_is_of_its_type(books: Books) -> None:
+    """A sale and a transfer of one number and day: the sale's costs come off, the transfer's stay."""
+    for store in ("R1", "R2"):
+        await books.pooled(store, store)
+    one = await _sold(books, "X-7", 2)
+    await books.move("transfer", 3, to_store="R2", day=DAY, doc="X-7")
+    moved = await draft(books, "transfer", "X-7", {"item": "A", "qty": 3}, to_store="R2", day=DAY)
+    assert (await post(books, documents=[moved]))["outcome"] == "succeeded"
+    await books.cost(brand=None)
+    await costs_posted(books, by="slip")
+    numbers = {each.doc_no.partition("-S-")[2] for each in await _costs(books)}
+    assert numbers == {"08-sale-X-7", "08-transfer-X-7"}
+    assert (await unpost_one(books, one, dependants="reverse")).outcome == "REVERSED"
+    assert "632" not in await accounts(books)
+    assert await stock(books) == {("R1", "A"): 7_000, ("R2", "A"): 3_000}
+    assert (await unpost_one(books, moved)).outcome == "HAS_DEPENDANT"
+    assert (await unpost_one(books, moved, dependants="reverse")).outcome == "REVERSED"
+    assert await stock(books) == {("R1", "A"): 10_000}
 
 
 async def test_costs_of_many_are_in_the_way_until_they_are_named(books: Books) -> None:

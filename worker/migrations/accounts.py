@@ -98,10 +98,10 @@ REMAP = """
     put_back AS (
         INSERT INTO books.document_lines (document_id, qty_base, net, vat, line_no, item, uom,
                qty_doc, vat_rate, fc_net, fc_vat, side, account, store, party, lot_id, ref_line,
-               memo)
+               memo, role)
         SELECT t.document_id, t.qty_base, t.net, t.vat, t.line_no, t.item, t.uom, t.qty_doc,
                t.vat_rate, t.fc_net, t.fc_vat, t.side, CAST(:map AS jsonb) ->> t.account, t.store,
-               t.party, t.lot_id, t.ref_line, t.memo
+               t.party, t.lot_id, t.ref_line, t.memo, t.role
           FROM taken t)
     UPDATE books.documents d
        SET account = coalesce(CAST(:map AS jsonb) ->> d.account, d.account),

@@ -14,17 +14,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.costs.legs import BY_HASH, LEGS, REST
 
-# A key is what a document is about, and says its layout by its first letter. The rest of a period
+# A key is what a document is about, and says its layout by its first letter. A slip is of a type,
+# as its number is (0178_slip_costs looks it up so): a sale and a transfer may share a number. The
+# rest of a period
 # is by the hash of its items, so that no document has all of them. Debits and credits of one
 # account stay apart: what came back is not taken off what was sold. `taken_back`: what a period has
 # of cost documents that stand no longer, or are another period's, because an unposting dated the
 # reversal into another period than the entry: here an entry, there a reversal is left alone.
+SLIP_TYPE = """CASE l.kind WHEN 'issue' THEN 'sale' WHEN 'sales_return' THEN 'sale_return'
+                        WHEN 'receipt' THEN 'purchase' WHEN 'landed_cost' THEN 'purchase'
+                        WHEN 'purchase_return' THEN l.kind WHEN 'transfer' THEN l.kind
+                        ELSE 'stock' END"""
 WANTED = f"""
     WITH {LEGS},
     sums AS MATERIALIZED (
         SELECT l.run_id, CASE CAST(:by AS text)
                    WHEN 'item_group' THEN 'N-' || coalesce(i.item_group, '')
-                   WHEN 'slip' THEN 'S-' || to_char(l.day, 'DD-') || l.doc_id
+                   WHEN 'slip' THEN 'S-' || to_char(l.day, 'DD-') || {SLIP_TYPE} || '-' || l.doc_id
                    ELSE 'D-' || to_char(l.day, 'DD-') || l.at END AS key,
                CASE CAST(:by AS text) WHEN 'item_group' THEN CAST(:ends_on AS date)
                     ELSE l.day END AS day,
@@ -40,15 +46,16 @@ WANTED = f"""
                       AND g.code = books.role_account(:company, r.role)) AS by_item
           FROM books.role_defaults r),
     taken_back AS (
-        SELECT max(d.cost_run_id) AS run_id, l.memo AS role, l.store, l.item,
+        SELECT max(d.cost_run_id) AS run_id, s.role, l.store, l.item,
                sum(l.debit - l.credit) AS amount
           FROM books.gl_entries e
           JOIN books.documents d ON d.id = e.document_id AND d.type = 'cost'
           JOIN books.cost_documents c ON c.document_id = d.id
            AND NOT (c.period = :period AND c.standing)
           JOIN books.gl_lines l ON l.entry_id = e.id
+          JOIN books.document_lines s ON s.document_id = d.id AND s.line_no = l.line_no
          WHERE e.company = :company AND e.posting_date BETWEEN :starts_on AND :ends_on
-         GROUP BY l.memo, l.store, l.item HAVING sum(l.debit - l.credit) <> 0),
+         GROUP BY s.role, l.store, l.item HAVING sum(l.debit - l.credit) <> 0),
     legs_of_keys AS (
         SELECT s.key, s.day, s.run_id, s.role, s.store, s.item, s.amount FROM sums s
          WHERE s.amount <> 0

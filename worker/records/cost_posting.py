@@ -17,6 +17,17 @@ from worker.records.posting import Poster, post_documents
 from worker.records.posting_list import Listed, Outcome
 from worker.records.reversals import standing_entries, take_back
 
+# What a line of a role is, for whoever reads the ledger.
+WORDS = {
+    "stock": "Goods (Hàng tồn kho)",
+    "cost_of_sales": "Cost of sales (Giá vốn hàng bán)",
+    "variance": "Cost difference (Chênh lệch giá vốn)",
+    "rounding": "Rounding of costs (Chênh lệch làm tròn giá vốn)",
+    "true_up": "Settling of stock below zero (Điều chỉnh giá vốn xuất âm kho)",
+    "usage": "Goods used or missing (Hàng xuất dùng, thiếu hụt)",
+    "gain": "Goods found (Hàng thừa khi kiểm kê)",
+    "production": "Production (Chi phí sản xuất)",
+}
 # Beyond so many documents a transaction gains nothing, however few lines they have.
 MOST_DOCUMENTS = 500
 # Of documents that cannot be posted so many are named.
@@ -42,7 +53,17 @@ MAKE = text("""
                                      cost_run_id, store, memo, source, principal, content_hash)
         SELECT :company, n.brand, 'cost', n.base || CASE WHEN n.n > 1 THEN '~' || n.n ELSE '' END,
                n.day, n.day, n.run_id, CASE WHEN n.key LIKE 'D-%' THEN substr(n.key, 6) END,
-               :memo, 'costs', :principal, n.digest
+               left(CASE left(n.key, 1)
+                   WHEN 'D' THEN format('Costs of %1$s, store %2$s (Giá vốn %1$s, cửa hàng %2$s)',
+                                        n.day, substr(n.key, 6))
+                   WHEN 'N' THEN format('Costs of %1$s, group %2$s (Giá vốn %1$s, nhóm hàng %2$s)',
+                                        CAST(:period AS text),
+                                        coalesce(nullif(substr(n.key, 3), ''), '–'))
+                   WHEN 'S' THEN format('Costs of %1$s (Giá vốn chứng từ %1$s)',
+                                        regexp_replace(n.key, '^S-..-[a-z_]+-', ''))
+                   ELSE format('Costs of %1$s, the rest (Giá vốn %1$s, phần còn lại)',
+                               CAST(:period AS text))
+                   END, 500), 'costs', :principal, n.digest
           FROM numbered n ORDER BY n.seq
         RETURNING id, version, doc_no)
     SELECT n.seq, n.key, n.base, m.id, m.version, m.doc_no
@@ -55,12 +76,15 @@ LIST = text("""
       FROM unnest(CAST(:ids AS bigint[]), CAST(:keys AS text[]), CAST(:bases AS text[]))
            AS m (id, key, base)""")
 STATE = text("""
-    INSERT INTO books.document_lines (document_id, line_no, side, account, store, item, net, memo)
+    INSERT INTO books.document_lines (document_id, line_no, side, account, store, item, net, role,
+                                      memo)
     SELECT m.id, l.line_no, CASE WHEN l.amount > 0 THEN 'debit' ELSE 'credit' END, l.account,
-           l.store, l.item, abs(l.amount), l.role
+           l.store, l.item, abs(l.amount), l.role, coalesce(w.memo, l.role)
       FROM unnest(CAST(:ids AS bigint[]), CAST(:seqs AS integer[])) AS m (id, seq)
      CROSS JOIN LATERAL (SELECT * FROM books.cost_work_lines l
-                          WHERE l.job_id = :job_id AND l.seq = m.seq OFFSET 0) AS l""")
+                          WHERE l.job_id = :job_id AND l.seq = m.seq OFFSET 0) AS l
+      LEFT JOIN unnest(CAST(:roles AS text[]), CAST(:words AS text[])) AS w (role, memo)
+        ON w.role = l.role""")
 # Between two places of one job: the key is used whatever is known of the table.
 DROP_LINES = text("""
     DELETE FROM books.cost_work_lines w
@@ -137,7 +161,7 @@ async def _take_back(conn: AsyncConnection, costs: CostPeriod, ids: Sequence[int
         company=costs.company,
         job_id=costs.job_id,
         fence=costs.fence,
-        memo="the costs have changed",
+        memo="The costs have changed (Giá vốn đã thay đổi)",
     )
 
 
@@ -152,7 +176,8 @@ async def _make(
         "job_id": costs.job_id,
         "seqs": list(seqs),
         "principal": principal,
-        "memo": f"costs of {costs.period}",
+        "roles": list(WORDS),
+        "words": list(WORDS.values()),
     }
     made = (await conn.execute(MAKE, binds)).all()
     if len(made) != len(seqs):
