@@ -164,6 +164,45 @@ async def test_an_account_closed_meanwhile(
     assert await outcomes(books, job_id) == {one: "NOT_POSTED", two: "ACCOUNT_NOT_POSTABLE"}
 
 
+ROLE = """
+    INSERT INTO books.account_roles (company, role, account) VALUES ('ACME', 'revenue', '5113')"""
+NEXT_RULE = """
+    WITH rule AS (
+        INSERT INTO books.posting_rules (company, doc_type, version, valid_from, series)
+        VALUES ('ACME', 'sale', 2, '2026-01-01', 'BH'))
+    INSERT INTO books.posting_rule_lines (company, doc_type, version, line_no, per, side, role,
+                                          own_account, amount)
+    SELECT 'ACME', 'sale', 2, line_no, per, side, role, false, amount
+      FROM books.posting_rule_lines WHERE company = '*' AND doc_type = 'sale'"""
+
+
+@pytest.mark.parametrize(
+    ("change", "revenue", "series"), [(ROLE, "5113", "NKC"), (NEXT_RULE, "5111", "BH")]
+)
+async def test_a_role_or_a_rule_changed_meanwhile_holds(
+    books: Books, monkeypatch: pytest.MonkeyPatch, change: str, revenue: str, series: str
+) -> None:
+    """What is posted when all of it is posted goes by what holds then, not by what did before."""
+    one, two, three = [await sale(books, f"S{n}") for n in range(3)]
+    _meanwhile(monkeypatch, lambda: execute(books.app, change))
+    job_id = await _atomic(books, [one, two, three])
+    await attempt(books, job_id)
+    for each in (one, two, three):
+        assert [account for account, _ in await ledger_of(books, each)] == ["131", revenue, "33311"]
+    assert await numbers(books, series) == [1, 2, 3]
+
+
+async def test_what_an_account_needs_meanwhile_refuses(
+    books: Books, monkeypatch: pytest.MonkeyPatch, owner_engine: AsyncEngine
+) -> None:
+    one = await manual(books, "M1", ("6422", 2), ("1111", -2))
+    change = "UPDATE books.gl_accounts SET needs_party = true WHERE code = '6422'"
+    _meanwhile(monkeypatch, lambda: execute(owner_engine, change))
+    job_id = await _atomic(books, [one])
+    await _refused(books, job_id)
+    assert await outcomes(books, job_id) == {one: "DIMENSION_MISSING"}
+
+
 async def test_documents_that_keep_changing_are_given_up(
     books: Books, monkeypatch: pytest.MonkeyPatch, owner_engine: AsyncEngine
 ) -> None:
@@ -172,9 +211,9 @@ async def test_documents_that_keep_changing_are_given_up(
     staged = posting_stage.stage_documents
     change = "UPDATE books.gl_accounts SET postable = {} WHERE code = '6422'"
 
-    async def stage(*arguments: Any) -> None:
+    async def stage(*arguments: Any) -> str:
         await execute(owner_engine, change.format("true"))
-        await staged(*arguments)
+        return await staged(*arguments)
 
     monkeypatch.setattr(posting_atomic, "stage_documents", stage)
     _meanwhile(monkeypatch, lambda: execute(owner_engine, change.format("false")), times=99)

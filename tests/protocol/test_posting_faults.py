@@ -200,7 +200,7 @@ async def test_accounts_must_be_there_postable_in_use_and_have_what_they_need(
     change = "UPDATE books.gl_accounts SET {} WHERE code = '6422'"
     journal = (("6422", 700), ("1111", -700))
     for changes, code, said in (
-        ("postable = false", "ACCOUNT_NOT_POSTABLE", "is a heading, line 1 (name one below it)"),
+        ("postable = false", "ACCOUNT_NOT_POSTABLE", "is a heading, line 1 (name another one)"),
         ("postable = true, active_to = '2025-12-31'", "ACCOUNT_INACTIVE", "in use on 2026-01-05"),
         ("active_to = NULL, active_from = '2026-01-06'", "ACCOUNT_INACTIVE", "account 6422"),
         ("active_from = NULL, needs_item = true", "DIMENSION_MISSING", "6422 needs an item"),
@@ -210,6 +210,10 @@ async def test_accounts_must_be_there_postable_in_use_and_have_what_they_need(
         codes, detail = await _refused(books, one)
         assert codes == [code]
         assert said in detail
+    heading = await manual(books, "M7", ("641", 1), ("1111", -1))
+    codes, detail = await _refused(books, heading)
+    assert codes == ["ACCOUNT_NOT_POSTABLE"]
+    assert "(name one below it: 6411, 6412, 6413, 6414, 6415, 6417)" in detail
     unknown = await manual(books, "M9", ("9999", 1), ("1111", -1))
     codes, detail = await _refused(books, unknown)
     assert (codes, "no account 9999, line 1 (add it to the chart" in detail) == (

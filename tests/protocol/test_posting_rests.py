@@ -171,3 +171,28 @@ async def test_totals_that_are_not_stated_are_those_of_the_lines(books: Books) -
     one = await draft(books, "sale", "S1", *_lines(100, 50, vat=5), party="C1")
     assert (await post_one(books, one)).outcome == "POSTED"
     assert (await ledger_of(books, one))[0] == ("131", 160)
+
+
+@pytest.mark.parametrize(("nets", "total"), [((1,), 0), ((1, 1, 1), 0)])
+async def test_rounding_does_not_eat_a_document(
+    books: Books, nets: tuple[int, ...], total: int
+) -> None:
+    """Lines that state something, and a total of nothing: no entry would say what was sold."""
+    one = await draft(books, "sale", "S1", *_lines(*nets), party="C1", total=total, vat_total=0)
+    row = await post_one(books, one)
+    assert (row.outcome, row.entry_id) == ("UNBALANCED", None)
+    assert row.detail.startswith("UNBALANCED: debit ")
+
+
+@pytest.mark.parametrize("mode", ["per_document", "atomic"])
+async def test_a_document_of_nothing_is_posted_without_an_entry_and_says_so(
+    books: Books, mode: str
+) -> None:
+    """A gift has its slip, and nothing to book; a transfer's value comes with its costs."""
+    gift = await draft(books, "sale", "S1", *_lines(0), party="C1", total=0, vat_total=0)
+    moved = await draft(books, "transfer", "T1", {"item": "A", "qty": 1}, to_store="R2")
+    for one, said in ((gift, "its amounts come to 0"), (moved, "it states no amount")):
+        row = await post_one(books, one, mode=mode)
+        assert (row.outcome, row.codes, row.entry_id) == ("POSTED", [], None)
+        assert row.detail == f"without an entry: {said}"
+        assert await ledger_of(books, one) == []

@@ -129,6 +129,33 @@ async def test_a_second_unposting_and_what_was_never_posted(books: Books) -> Non
     assert await standing(books, moved) == ("draft", 2)
 
 
+async def test_what_was_posted_without_an_entry_is_unposted_once(books: Books) -> None:
+    """A gift and a transfer; a draft that was put again and never posted is none of these."""
+    line = {"item": "A", "qty": 1, "net": 0}
+    gift = await draft(books, "sale", "S1", line, party="C1", total=0, vat_total=0)
+    moved = await draft(books, "transfer", "T1", {"item": "A", "qty": 1}, to_store="R2")
+    again = await draft(books, "transfer", "T2", {"item": "A", "qty": 1}, to_store="R2")
+    await revise(books, again)
+    await _posted(books, gift)
+    assert (await post(books, documents=[moved], mode="atomic"))["outcomes"] == {"POSTED": 1}
+    for document_id in (gift, moved):
+        first = await unpost_one(books, document_id)
+        assert (first.outcome, first.detail) == ("REVERSED", "without an entry: it had none")
+        second = await unpost_one(books, document_id, reason="again")
+        assert second.outcome == "ALREADY_REVERSED"
+    assert (await unpost_one(books, again)).outcome == "NEVER_POSTED"
+
+
+async def test_the_progress_says_how_many_did_not_come_off(books: Books) -> None:
+    one, two = await sale(books, "S1"), await sale(books, "S2")
+    await _posted(books, one)
+    job_id = await submit(books, documents=[one, two])
+    await attempt(books, job_id)
+    said = "SELECT progress_message AS said FROM chot.jobs WHERE id = :id"
+    (row,) = await fetch(books.app, said, id=job_id)
+    assert row.said == "1 unposted, 1 not"
+
+
 async def test_filters_take_what_is_posted_of_the_jobs_brand_latest_first(books: Books) -> None:
     days = [date(2026, 1, day) for day in (7, 9, 8)]
     wanted = [await sale(books, f"S{day}", day=day) for day in days]

@@ -90,12 +90,16 @@ async def begin(
 
 
 async def finish(context: JobContext, said: str) -> None:
-    """Complete the job with what became of its list; what is left of it was busy to the end."""
+    """Complete the job with what became of its list; what is left of it was busy to the end.
+
+    `said`: what those are that ended well. Its progress says how many did not.
+    """
     async with context.completion() as tx:
         await give_up(tx.connection, context.job.id, "BUSY", BUSY_DETAIL)
         tx.result = await summarize(tx.connection, context.job)
-        total = tx.result["documents"]
-        tx.progress(total, total, unit="documents", message=said)
+        total, failed = tx.result["documents"], tx.result["failures_total"]
+        told = f"{total - failed:,} {said}, {failed:,} not" if failed else said
+        tx.progress(total, total, unit="documents", message=told)
 
 
 async def work_through(context: JobContext, most: int, act: Act) -> None:

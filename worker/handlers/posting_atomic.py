@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.database import sqlstate_of
 from shared.errors import PermanentError
@@ -28,9 +29,11 @@ from worker.records.posting_stage import (
     GIVE_UP_HELD,
     LOCK_LISTED,
     PASS_ALL_GATES,
+    UNSTAGE_ALL,
     UNSTAGE_CHANGED,
     next_unstaged,
     publish,
+    read_grounds,
     stage_documents,
 )
 
@@ -39,18 +42,24 @@ MOST_TRIES = 8
 FIRST_WAIT = timedelta(seconds=1)
 LONGEST_WAIT = timedelta(seconds=30)
 MOST_DETAIL_BYTES = 3_200
+# In place of the grounds of all: some of the documents were judged by others.
+MIXED = "mixed"
 HELD_BACK = "not posted, because another document of the selection cannot be"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """How far an atomic posting is: what its checkpoint says."""
+    """How far an atomic posting is: what its checkpoint says.
+
+    `grounds`: by which rules, roles and accounts it is staged; empty before the first chunk.
+    """
 
     total: int
     done: int = 0
     after: int = 0
     tries: int = 0
     refused: bool = False
+    grounds: str = ""
 
 
 class _NotNowError(Exception):
@@ -104,9 +113,11 @@ async def _stage(context: JobContext, most: int, poster: Poster) -> Staging:
             )
             if not listed:
                 break
-            await stage_documents(tx.connection, poster, listed)
+            grounds = await stage_documents(tx.connection, poster, listed)
+            if staging.grounds not in {"", grounds}:
+                grounds = MIXED
             done = min(staging.done + len(listed), staging.total)
-            staging = replace(staging, after=listed[-1].seq, done=done)
+            staging = replace(staging, after=listed[-1].seq, done=done, grounds=grounds)
             tx.checkpoint = asdict(staging)
             tx.progress(done, staging.total, unit="documents", message="checked")
         context.yield_if_asked()
@@ -130,6 +141,8 @@ async def _publish(context: JobContext, poster: Poster, staging: Staging) -> Non
             # A new statement: what waited would still see everything as it was before.
             if await tx.connection.scalar(ANY_CHANGED, ours):
                 raise _ChangedError("documents have changed since they were checked")
+            if await _is_elsewhere(tx.connection, poster, staging):
+                raise _ChangedError("rules, roles or accounts have changed since they were checked")
             await publish(tx.connection, poster)
             tx.progress(total, total, unit="documents", message="posted")
             tx.result = await summarize(tx.connection, context.job)
@@ -137,6 +150,11 @@ async def _publish(context: JobContext, poster: Poster, staging: Staging) -> Non
         if sqlstate_of(error) in GATE_REFUSALS:
             raise _ChangedError("a period was closed since they were checked") from error
         raise
+
+
+async def _is_elsewhere(conn: AsyncConnection, poster: Poster, staging: Staging) -> bool:
+    """Whether rules, roles or the chart are others than those that it was staged by."""
+    return bool(staging.grounds) and (await read_grounds(conn, poster.company) != staging.grounds)
 
 
 async def _try_later(context: JobContext, staging: Staging, why: str) -> None:
@@ -157,7 +175,11 @@ async def _stage_again(context: JobContext, poster: Poster, staging: Staging, wh
     tries = staging.tries + 1
     async with context.transaction() as tx:
         binds = {"job_id": context.job.id, "company": poster.company}
-        await tx.connection.execute(UNSTAGE_CHANGED, binds)
+        if await _is_elsewhere(tx.connection, poster, staging):
+            staging = replace(staging, grounds="")
+            await tx.connection.execute(UNSTAGE_ALL, {"job_id": context.job.id})
+        else:
+            await tx.connection.execute(UNSTAGE_CHANGED, binds)
         if tries >= MOST_TRIES:
             given_up = {"job_id": context.job.id, "detail": f"{why}, {tries} times"}
             await tx.connection.execute(GIVE_UP_CHANGED, given_up)

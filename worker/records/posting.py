@@ -100,7 +100,8 @@ APPEND = text("""
                    AS e (entry_id, document_id, version, role, posting_date, brand, series,
                          rule_version, memo))) AS a""")
 MARK_POSTED = text("""
-    UPDATE books.documents d SET status = 'posted', updated_at = clock_timestamp()
+    UPDATE books.documents d
+       SET status = 'posted', posted_version = d.version, updated_at = clock_timestamp()
      WHERE d.id = ANY (CAST(:ids AS bigint[])) AND d.status = 'draft'""")
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.records.posting import Poster
 from worker.records.posting_list import Listed
-from worker.records.verdicts import STAGE
+from worker.records.verdicts import GROUNDS, STAGE
 
 NEXT_UNSTAGED = text("""
     SELECT seq, document_id, version FROM books.posting_items
@@ -45,8 +45,11 @@ NOTE_STAGED = text("""
      WHERE i.ctid = k.ctid""")
 
 
-async def stage_documents(conn: AsyncConnection, poster: Poster, listed: Sequence[Listed]) -> None:
-    """Judge documents as they are now; of sound ones the lines are staged, of others the faults."""
+async def stage_documents(conn: AsyncConnection, poster: Poster, listed: Sequence[Listed]) -> str:
+    """Judge documents as they are now; of sound ones the lines are staged, of others the faults.
+
+    Answers by which grounds (read_grounds) they were judged.
+    """
     binds = poster.judging(listed) | {"job_id": poster.job_id}
     verdicts = (await conn.execute(STAGE, binds)).all()
     noted = {
@@ -60,6 +63,7 @@ async def stage_documents(conn: AsyncConnection, poster: Poster, listed: Sequenc
         "details": [each.detail for each in verdicts],
     }
     await conn.execute(NOTE_STAGED, noted)
+    return str(verdicts[0].grounds)
 
 
 def _json(codes: Sequence[str]) -> str:
@@ -99,7 +103,15 @@ PASS_ALL_GATES = text("""
          CROSS JOIN LATERAL (SELECT d.posting_date FROM books.documents d
                               WHERE d.id = i.document_id OFFSET 0) d
          WHERE i.job_id = CAST(:job_id AS uuid) AND i.rule_version IS NOT NULL))""")
-# What is not as it was when it was staged, and all if an account can no longer be posted to.
+READ_GROUNDS = text(f"SELECT {GROUNDS} AS grounds")
+
+
+async def read_grounds(conn: AsyncConnection, company: str) -> str:
+    """A word for the rules, roles and accounts of a company as they are now."""
+    return str(await conn.scalar(READ_GROUNDS, {"company": company}))
+
+
+# What is not as it was when it was staged.
 _CHANGED = """
     SELECT i.seq FROM books.posting_items i
      CROSS JOIN LATERAL (SELECT d.status, d.version, d.posting_date FROM books.documents d
@@ -110,19 +122,10 @@ _CHANGED = """
                      OR NOT EXISTS (SELECT FROM books.periods p
                                      WHERE p.company = :company AND p.status = 'open'
                                        AND d.posting_date BETWEEN p.starts_on AND p.ends_on)
-                ELSE d.status <> 'posted' END
-    UNION
-    SELECT i.seq FROM books.posting_items i
-     WHERE i.job_id = CAST(:job_id AS uuid) AND i.rule_version IS NOT NULL AND EXISTS (
-           SELECT FROM (SELECT l.account, min(l.posting_date) AS first_day,
-                               max(l.posting_date) AS last_day
-                          FROM books.posting_lines l WHERE l.job_id = CAST(:job_id AS uuid)
-                         GROUP BY l.account) u
-             JOIN books.gl_accounts a ON a.company = :company AND a.code = u.account
-            WHERE NOT a.postable OR u.first_day < a.active_from OR u.last_day > a.active_to)"""
+                ELSE d.status <> 'posted' END"""
 ANY_CHANGED = text(f"SELECT EXISTS ({_CHANGED})")
-UNSTAGE_CHANGED = text(f"""
-    WITH changed AS MATERIALIZED ({_CHANGED}),
+_UNSTAGE = """
+    WITH changed AS MATERIALIZED ({changed}),
     back AS (
         UPDATE books.posting_items i
            SET entry_id = NULL, series = NULL, rule_version = NULL, outcome = NULL,
@@ -132,7 +135,15 @@ UNSTAGE_CHANGED = text(f"""
            AND b.job_id = i.job_id AND b.seq = i.seq
         RETURNING b.entry_id)
     DELETE FROM books.posting_lines l USING back
-     WHERE l.job_id = CAST(:job_id AS uuid) AND l.entry_id = back.entry_id""")
+     WHERE l.job_id = CAST(:job_id AS uuid) AND l.entry_id = back.entry_id"""
+UNSTAGE_CHANGED = text(_UNSTAGE.format(changed=_CHANGED))
+UNSTAGE_ALL = text(
+    _UNSTAGE.format(
+        changed="""
+            SELECT i.seq FROM books.posting_items i
+             WHERE i.job_id = CAST(:job_id AS uuid) AND NOT i.done"""
+    )
+)
 PUBLISH_LINES = text("""
     WITH staged AS (
         DELETE FROM books.posting_lines WHERE job_id = CAST(:job_id AS uuid) RETURNING *)
@@ -143,7 +154,8 @@ PUBLISH_LINES = text("""
       FROM staged ORDER BY entry_id, line_no""")
 MARK_LISTED = text("""
     WITH marked AS (
-        UPDATE books.documents d SET status = 'posted', updated_at = clock_timestamp()
+        UPDATE books.documents d
+           SET status = 'posted', posted_version = d.version, updated_at = clock_timestamp()
           FROM books.posting_items i
          WHERE i.job_id = CAST(:job_id AS uuid) AND i.rule_version IS NOT NULL
            AND d.id = i.document_id AND d.status = 'draft'

@@ -73,8 +73,7 @@ DEPENDANTS = text("""
      ORDER BY c.document_id, c.cost_document_id""")
 HEADS = text("""
     SELECT w.n, w.id, w.listed, d.company, d.brand, d.type, d.status, d.version, d.posting_date,
-           (SELECT true FROM books.gl_entries e WHERE e.document_id = w.id LIMIT 1) IS NOT NULL
-               OR d.type = 'transfer' AND d.version > 1 AS was_posted
+           d.posted_version IS NOT NULL AS was_posted
       FROM unnest(CAST(:ids AS bigint[]), CAST(:versions AS integer[]))
            WITH ORDINALITY AS w (id, listed, n)
       LEFT JOIN LATERAL (SELECT d.* FROM books.documents d
@@ -342,6 +341,8 @@ def _outcome(
         codes=list(dict.fromkeys(code for code, _ in faults)),
         detail="; ".join(f"{code}: {said}" for code, said in faults)[:MOST_DETAIL],
     )
-    if faults or not own:
+    if faults:
         return told
+    if not own:
+        return replace(told, detail="without an entry: it had none")
     return replace(told, entry_id=reversals[own[0].entry_id])

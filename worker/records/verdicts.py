@@ -24,6 +24,7 @@ CODES = (
     "CONTENT",
     "PERIOD_CLOSED",
     "PERIOD_UNKNOWN",
+    "REVERSED_LATER",
     "NO_RULE",
     "ACCOUNT_UNKNOWN",
     "ACCOUNT_NOT_POSTABLE",
@@ -46,7 +47,7 @@ _HEADS = """
                coalesce(floor(d.fc_vat_total * f.rate * f.one + 0.5), d.vat_total) AS vat_total,
                p.period, p.status AS period_status,
                r.company AS rule_company, r.version AS rule_version, r.series, r.rest AS rest_rule,
-               d.status, s.stop, w.listed
+               d.status, s.stop, w.listed, t.taken_back
           FROM unnest(CAST(:ids AS bigint[]), CAST(:versions AS integer[]))
                WITH ORDINALITY AS w (id, listed, n)
           LEFT JOIN LATERAL (SELECT d.* FROM books.documents d
@@ -74,7 +75,16 @@ _HEADS = """
                               WHERE r.company IN (d.company, '*') AND r.doc_type = d.type
                                 AND r.valid_from <= d.posting_date AND s.stop IS NULL
                               ORDER BY r.company = '*', r.valid_from DESC, r.version DESC
-                              LIMIT 1) r ON true),
+                              LIMIT 1) r ON true
+          LEFT JOIN LATERAL (
+               SELECT 'its entry ' || e.entry_no || ' of ' || e.posting_date
+                      || ' stands until entry ' || b.entry_no || ' of ' || b.posting_date
+                      || ' takes it back (date it ' || b.posting_date || ' or later)' AS taken_back
+                 FROM books.gl_entries b JOIN books.gl_entries e ON e.id = b.reverses_entry_id
+                WHERE b.document_id = d.id AND d.posted_version IS NOT NULL
+                  AND b.posting_date > greatest(d.posting_date, e.posting_date)
+                  AND s.stop IS NULL
+                ORDER BY b.posting_date DESC, b.id DESC LIMIT 1) t ON true),
     work AS MATERIALIZED (
         SELECT h.*, l.lines, l.amounts, l.vats, l.bare, l.net, l.vat,
                coalesce(h.vat_total, l.vat, 0) AS vat_stated,
@@ -154,7 +164,9 @@ _LEGS = """
          CROSS JOIN LATERAL (
                SELECT coalesce(a.size = 1 AND a.per <> 'document' AND a.rest <> 0
                    AND abs(a.rest) <= CASE WHEN a.stated AND a.is_foreign IS NOT TRUE THEN 0
-                                           ELSE a.lines END, false) AS takes) t
+                                           ELSE a.lines END
+                   AND (a.signed = 0 OR sign(a.signed - a.rest) = sign(a.signed)), false)
+                   AS takes) t
           LEFT JOIN LATERAL (
                SELECT books.role_account(:company, 'fx_gain') AS gain,
                       books.role_account(:company, 'fx_loss') AS loss
@@ -168,6 +180,12 @@ _FAULTS = f"""
           LEFT JOIN LATERAL (SELECT a.* FROM books.gl_accounts a
                               WHERE a.company = :company AND a.code = b.wanted AND b.value <> 0
                              OFFSET 0) a ON true
+          LEFT JOIN LATERAL (
+               SELECT string_agg(c.code, ', ' ORDER BY c.code) AS codes
+                 FROM (SELECT c.code FROM books.gl_accounts c
+                        WHERE NOT a.postable AND c.company = :company AND c.postable
+                          AND starts_with(c.code, a.code)
+                        ORDER BY c.code LIMIT 6) c) c ON NOT a.postable
           LEFT JOIN LATERAL (SELECT s.brand FROM books.stores s
                               WHERE s.company = :company AND s.code = b.leg_store
                              OFFSET 0) s ON true
@@ -180,7 +198,9 @@ _FAULTS = f"""
                            ELSE 'the chart has no account ' || b.wanted || o.words
                            END AS unknown,
                       CASE WHEN NOT a.postable THEN
-                               'account ' || a.code || ' is a heading' || o.words END AS closed,
+                               'account ' || a.code || ' is a heading' || o.words || CASE
+                                   WHEN c.codes IS NULL THEN ' (name another one)'
+                                   ELSE ' (name one below it: ' || c.codes || ')' END END AS closed,
                       CASE WHEN b.posting_date < a.active_from OR b.posting_date > a.active_to THEN
                                'account ' || a.code || ' is not in use on ' || b.posting_date
                                || o.words END AS inactive,
@@ -228,10 +248,11 @@ _FAULTS = f"""
             CASE WHEN t.period IS NULL THEN
                 'PERIOD_UNKNOWN: no period holds ' || t.posting_date
                 || ' (correct the date, or add the period)' END,
+            'REVERSED_LATER: ' || t.taken_back,
             CASE WHEN t.rule_version IS NULL THEN 'NO_RULE: no posting rule for ' || t.type
                 || ' is valid on ' || t.posting_date END,
             'ACCOUNT_UNKNOWN: ' || t.no_account || ' (add it to the chart, or name another one)',
-            'ACCOUNT_NOT_POSTABLE: ' || t.no_posting || ' (name one below it)',
+            'ACCOUNT_NOT_POSTABLE: ' || t.no_posting,
             'ACCOUNT_INACTIVE: ' || t.not_in_use || ' (name another one, or let it be used then)',
             'DIMENSION_MISSING: ' || t.no_dimension || ' (put it into the document)',
             CASE WHEN t.is_foreign AND t.rate IS NULL THEN
@@ -268,9 +289,25 @@ _ANSWER = """
            v.series, v.rule_version, v.memo,
            CASE WHEN v.faults = '{}' AND v.has_lines THEN v.entry_id END AS entry_id,
            ARRAY(SELECT split_part(f, ':', 1) FROM unnest(v.faults) f) AS codes,
-           left(array_to_string(v.faults, '; '), 1000) AS detail
+           CASE WHEN v.faults = '{}' AND v.has_lines IS NOT TRUE THEN
+                    CASE WHEN v.amounts > 0 THEN 'without an entry: its amounts come to 0'
+                         ELSE 'without an entry: it states no amount' END
+                ELSE left(array_to_string(v.faults, '; '), 1000) END AS detail
       FROM verdicts v ORDER BY v.n"""
 _JUDGED = _HEADS + _LEGS + _FAULTS
+# What the verdicts of all documents rest on: rules, which are only added to, roles, and the chart.
+GROUNDS = """md5(concat_ws(E'\\n',
+        (SELECT string_agg(concat_ws(',', r.company, r.doc_type, r.version), ';'
+                           ORDER BY r.company, r.doc_type, r.version)
+           FROM books.posting_rules r WHERE r.company IN (CAST(:company AS text), '*')),
+        (SELECT string_agg(concat_ws(',', d.role, coalesce(r.account, d.account)), ';'
+                           ORDER BY d.role)
+           FROM books.role_defaults d
+           LEFT JOIN books.account_roles r ON r.company = :company AND r.role = d.role),
+        (SELECT string_agg(concat_ws(',', a.code, a.postable, a.needs_party, a.needs_store,
+                                     a.needs_item, coalesce(a.active_from, '-infinity'),
+                                     coalesce(a.active_to, 'infinity')), ';' ORDER BY a.code)
+           FROM books.gl_accounts a WHERE a.company = :company)))"""
 
 # Into the ledger at once: the documents are locked, and their periods' gates passed.
 POST = text(
@@ -279,11 +316,13 @@ POST = text(
     written AS (INSERT INTO books.gl_lines {_COLUMNS} {_LINES.format(job="")})
     {_ANSWER}"""
 )
-# Into the stage: nothing is locked, all will be looked at once more.
+# Into the stage: nothing is locked, all will be looked at once more. By which grounds is told by
+# the same statement: what is changed, and changed back, is seen by both or by neither.
 STAGE = text(
     _JUDGED
     + f"""
     written AS (INSERT INTO books.posting_lines (job_id, {_COLUMNS[1:]}
-                {_LINES.format(job="CAST(:job_id AS uuid), ")})
-    {_ANSWER}"""
+                {_LINES.format(job="CAST(:job_id AS uuid), ")}),
+    grounds AS MATERIALIZED (SELECT {GROUNDS} AS said)
+    SELECT a.*, (SELECT said FROM grounds) AS grounds FROM ({_ANSWER}) a ORDER BY a.n"""
 )
