@@ -330,8 +330,8 @@ def _put_documents() -> None:
                             ARRAY['NUMBER_VOIDED', 'is the number of a document that was voided, '
                                   'and is never given again; take another one']
                         WHEN j.content_hash <> f.content_hash THEN
-                            ARRAY['DUPLICATE', format('is in this call more than once: the %sth '
-                                  'has it first, with other content', j.first)]
+                            ARRAY['DUPLICATE', format('is in this call more than once: document '
+                                  '%s of the call has it first, with other content', j.first)]
                         WHEN d.status = 'posted' AND d.content_hash <> j.content_hash THEN
                             ARRAY['ALREADY_POSTED', format('is posted, in version %s, and says '
                                   'something else; unpost it first', d.version)]
