@@ -25,19 +25,23 @@ OTHER_SIDES = """
     SELECT c.item, CASE WHEN CAST(r.pools -> m.store ->> 2 AS boolean) THEN '' ELSE c.brand END
            AS brand,
            CASE m.kind WHEN 'landed_cost' THEN 'receipt' WHEN 'sales_return' THEN 'cost_of_sales'
-                       WHEN 'adjust_in' THEN 'usage' WHEN 'produce' THEN 'production'
+                       WHEN 'adjust_in' THEN 'gain' WHEN 'produce' THEN 'production'
                        ELSE 'purchase_return' END AS role,
            -CAST(c.variance AS numeric) AS amount
       FROM books.movement_costs c
       JOIN books.stock_movements m ON m.id = c.movement_id
       JOIN books.cost_runs r ON r.id = c.run_id"""
-# What is consumed and what is made of it meet on an account of their own, as cost documents book
-# it; a pool counts them as used and received (what takes one back as found and sent back).
-PRODUCTION = """
+# What a pool counts elsewhere than cost documents book it. What is consumed and what is made of it
+# meet on an account of their own: a pool counts them as used and received. And what takes back an
+# adjustment of an earlier period goes against what that was booked on: a pool counts it as the
+# opposite flow (used, found, sent back).
+ELSEWHERE = """
     SELECT c.item, CASE WHEN CAST(r.pools -> m.store ->> 2 AS boolean) THEN '' ELSE c.brand END
            AS brand, x.role, x.amount
       FROM books.movement_costs c
-      JOIN books.stock_movements m ON m.id = c.movement_id AND m.kind IN ('consume', 'produce')
+      JOIN books.stock_movements m ON m.id = c.movement_id
+       AND (m.kind IN ('consume', 'produce')
+            OR m.kind IN ('adjust_in', 'adjust_out') AND m.reverses_movement_id IS NOT NULL)
       JOIN books.cost_runs r ON r.id = c.run_id
       LEFT JOIN LATERAL (SELECT f.posting_date FROM books.stock_movements f
                           WHERE f.id = m.reverses_movement_id OFFSET 0) f ON true
@@ -45,13 +49,15 @@ PRODUCTION = """
                           WHERE t.reverses_movement_id = m.id
                             AND pg_visible_in_snapshot(t.xid, r.snapshot) OFFSET 0) t ON true
      CROSS JOIN LATERAL (
-           SELECT c.value * CASE WHEN (m.kind = 'consume') = (f.posting_date IS NULL) THEN 1
-                                 ELSE -1 END AS debit) d
+           SELECT c.value * CASE WHEN (m.kind IN ('consume', 'adjust_out'))
+                                      = (f.posting_date IS NULL) THEN 1 ELSE -1 END AS debit) d
      CROSS JOIN LATERAL (VALUES
-           ('production', CAST(d.debit AS numeric)),
+           (CASE m.kind WHEN 'adjust_in' THEN 'gain' WHEN 'adjust_out' THEN 'usage'
+                        ELSE 'production' END, CAST(d.debit AS numeric)),
            (CASE WHEN f.posting_date IS NULL
                  THEN CASE m.kind WHEN 'consume' THEN 'usage' ELSE 'receipt' END
-                 ELSE CASE m.kind WHEN 'consume' THEN 'gain' ELSE 'purchase_return' END END,
+                 ELSE CASE m.kind WHEN 'produce' THEN 'purchase_return' WHEN 'adjust_in'
+                                  THEN 'usage' ELSE 'gain' END END,
             -CAST(d.debit AS numeric))) AS x (role, amount)
      WHERE coalesce(f.posting_date NOT BETWEEN r.starts_on AND r.ends_on, true)
        AND coalesce(t.posting_date NOT BETWEEN r.starts_on AND r.ends_on, true)"""
@@ -86,11 +92,11 @@ STORE_DIFFERENCES = text(f"""
         UNION ALL
         SELECT x.item, x.brand, x.role, x.amount, 0
           FROM spoken o
-         CROSS JOIN LATERAL ({PRODUCTION} AND c.run_id = o.run_id AND c.brand = o.brand
-                                          AND c.item = o.item) AS x
+         CROSS JOIN LATERAL ({ELSEWHERE} AND c.run_id = o.run_id AND c.brand = o.brand
+                                         AND c.item = o.item) AS x
         UNION ALL
         SELECT x.item, x.brand, x.role, 0, x.amount
-          FROM ({PRODUCTION} AND c.run_id = :run_id) AS x)
+          FROM ({ELSEWHERE} AND c.run_id = :run_id) AS x)
     SELECT :run_id, s.item, s.brand, a.account, sum(s.before), sum(s.after)
       FROM sides s
       JOIN (SELECT d.role, books.role_account(:company, d.role) AS account
