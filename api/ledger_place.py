@@ -1,5 +1,6 @@
 """Which books, which days: what every route of the ledger asks for, and what is wrong with it."""
 
+from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Self
 
@@ -8,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.cost_pages import Code, Period, refuse_unknown_place
 from api.cursors import read_cursor, refused_cursor, write_cursor
-from api.problems import Problem, ProblemRaised, field_problem
+from api.problems import ProblemRaised, field_problem
 from api.queries import refuse_nul
 from shared.access import Scope
 from shared.ledger.chart import ChartRefused
@@ -94,9 +95,8 @@ def read_after(cursor: str | None, *, more: int = 0) -> tuple[After, list[int]]:
 
 def refused(problem: ChartRefused) -> ProblemRaised:
     """The problem of what a chart does not take: 409 by today's chart, 422 by any."""
-    told = field_problem("invalid-request", problem.field, str(problem))
-    if problem.code in CONFLICTS:
-        detail = f"{problem.field}: {problem}"
-        more = {"code": problem.code, "field": problem.field}
-        told = Problem(slug="chart-refused", detail=detail, more=more)
-    return ProblemRaised(told)
+    if problem.code not in CONFLICTS:
+        return ProblemRaised(field_problem("invalid-request", problem.field, str(problem)))
+    told = field_problem("chart-refused", problem.field, str(problem))
+    more = {"code": problem.code, "field": problem.field}
+    return ProblemRaised(replace(told, more=more))

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.settings import ApiSettings
 from shared.access import Role
+from shared.cli.problems import sentence_of
 from tests.cost_run_rows import seed_places
 from tests.factories import execute, fetch
 from tests.protocol.api.app import problem_of, serving
@@ -117,6 +118,10 @@ async def test_an_account_that_cannot_be_is_refused(client: httpx.AsyncClient) -
     for more, status, slug in BAD_ACCOUNTS:
         answer = await client.put(f"{PATH}/accounts", json=ADVERTS | more)
         problem_of(answer, status, slug)
+    answer = await client.put(f"{PATH}/accounts", json=ADVERTS | BAD_ACCOUNTS[0][0])
+    kind = problem_of(answer, 409, "chart-refused")
+    assert kind["detail"].startswith("kind: is asset and stays so")
+    assert sentence_of(409, kind).count("kind: ") == 1
 
 
 async def test_a_role_moves_to_another_account(
