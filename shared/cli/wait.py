@@ -22,6 +22,7 @@ LEAST_SECONDS = 0.2
 ASKED_AFTER_SECONDS = 3.0
 ASKED_AGAIN_SECONDS = 10.0
 
+WITH_ERRORS = "completed_with_errors"  # a result's outcome: some of what was asked for is not done
 ENDS = {"succeeded": Exit.OK, "dead": Exit.NO, "cancelled": Exit.CANCELLED}
 
 
@@ -39,7 +40,10 @@ def wait(
     as_json: bool,
     retry_for: float,
 ) -> None:
-    """Wait until the job has ended: 0 succeeded, 1 dead, 6 cancelled, 124 not in time."""
+    """Wait until the job has ended: 0 succeeded, 1 dead, 6 cancelled, 124 not in time.
+
+    1, too: it has succeeded with errors, some of what was asked for is not done.
+    """
     with Api(retry_for) as api, screen(quiet=as_json) as shown:
         job = follow(api, job_id, shown, timeout=timeout)
     context.exit(report(job, as_json=as_json))
@@ -134,4 +138,12 @@ def report(job: dict[str, Any], *, as_json: bool) -> Exit:
         print_json(job)
     else:
         print_job(job)
+    return exit_of(job)
+
+
+def exit_of(job: dict[str, Any]) -> Exit:
+    """What the end of a job means to a script: all of it was done, or not."""
+    result = job.get("result")
+    if job["state"] == "succeeded" and isinstance(result, dict):
+        return Exit.NO if result.get("outcome") == WITH_ERRORS else Exit.OK
     return ENDS[job["state"]]

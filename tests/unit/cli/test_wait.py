@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from api.example_bodies import SUBMITTED
 from shared.cli import run
 from shared.cli.progress import Pace
 from tests.unit.cli.conftest import Peer, job
@@ -21,6 +22,22 @@ def test_the_exit_code_tells_how_the_job_ended(peer: Peer, state: str, code: int
     peer.say(200, job("running"))
     peer.say(200, job(state))
     assert run(["wait", "0190-job"]) == code
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"), [("completed_with_errors", 1), ("succeeded", 0), ("nothing_to_do", 0)]
+)
+@pytest.mark.parametrize(
+    "words", [["wait", "0190-job"], ["submit", "k", "--company", "C", "--wait"]]
+)
+def test_what_was_done_in_part_only_is_not_done(
+    peer: Peer, words: list[str], outcome: str, code: int
+) -> None:
+    """A posting of which some documents were refused, a costing of which items failed."""
+    if words[0] == "submit":
+        peer.say(202, dict(SUBMITTED))
+    peer.say(200, job("succeeded", result={"outcome": outcome}))
+    assert run(words) == code
 
 
 def test_a_job_that_takes_too_long_is_left_alone_with_124(
