@@ -98,6 +98,31 @@ async def test_a_downgrade_destroys_no_archived_job(empty_database: Database) ->
     assert down.returncode == 0, down.stderr
 
 
+LEDGER_OF_BEFORE = """
+    INSERT INTO books.companies (code, name) VALUES ('ACME', 'A');
+    INSERT INTO books.brands (company, code, name) VALUES ('ACME', 'RED', 'R');
+    INSERT INTO books.stores (company, code, brand, name) VALUES ('ACME', 'R1', 'RED', 'R1');
+    INSERT INTO books.documents (company, type, doc_no, doc_date, posting_date, status, version,
+                                 brand, store, content_hash)
+    SELECT 'ACME', 'sale', no, '2026-01-05', '2026-01-05', status, version, 'RED', 'R1', ''
+      FROM (VALUES ('gift', 'posted', 3), ('draft', 'draft', 2)) AS d (no, status, version)"""
+
+
+async def test_documents_of_before_know_what_was_posted(empty_database: Database) -> None:
+    """0177 fills in what its trigger lets nobody change: a posted document without an entry."""
+    assert chot_migrate(empty_database, "--to", "0176_variance_sides").returncode == 0
+    connection = await asyncpg.connect(empty_database.superuser_url)
+    await connection.execute(LEDGER_OF_BEFORE)
+    done = chot_migrate(empty_database)
+    assert done.returncode == 0, done.stdout + done.stderr
+    query = "SELECT doc_no, posted_version FROM books.documents"
+    found = {row["doc_no"]: row["posted_version"] for row in await connection.fetch(query)}
+    assert found == {"gift": 3, "draft": None}
+    with pytest.raises(asyncpg.PostgresError, match="DOCUMENT_KEPT"):
+        await connection.execute("UPDATE books.documents SET memo = 'x' WHERE doc_no = 'gift'")
+    await connection.close()
+
+
 async def test_the_declared_tables_are_those_of_the_database(database: Database) -> None:
     """`alembic check` finds no difference, and would find a column that is gone."""
     checked = chot_migrate(database, "--check")
