@@ -64,7 +64,7 @@ class Plan:
     pause_seconds: int = 75
     duplicate: int = 15
     loss: int = 10
-    seed: int = 1
+    seed: int = 16
     fence: bool = True
     faults: tuple[tuple[int, Fault], ...] = ()
 

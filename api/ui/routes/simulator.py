@@ -1,0 +1,89 @@
+"""The simulator: a page, and the traces that its script draws."""
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from api.dependencies import Who
+from api.queries import refuse_ambiguous
+from api.ui.browser import browser_of
+from api.ui.pages import render
+from api.ui.session import session_of
+from api.ui.simulator import Made, Traces, Wish, read_wish
+from api.ui.words import all_words, translate
+from shared.model.timed.plan import LIMITS, Plan
+
+router = APIRouter(dependencies=[Depends(refuse_ambiguous)])
+SPEEDS = (1, 2, 5, 10, 30)
+USUAL_SPEED = 5
+TOUR = ("normal", "normal", "crash", "zombie", "nofence")
+# Words that the script fills in itself; the page carries them in its language.
+SCRIPTED = ("simulator.worker", "simulator.job", "simulator.fence", "simulator.lease")
+SCRIPTED_GROUPS = ("simulator.state.", "simulator.doing.", "simulator.stopped.")
+SCRIPTED_MORE = (
+    "play", "pause", "at", "of_steps", "beginning", "database", "outbox", "queue", "workers",
+    "expired", "piece", "holds", "broken", "doubled", "lucky", "unsafe", "loading", "failed",
+    "network", "clock",
+)  # fmt: skip
+
+
+@router.get("/ui/simulator")
+async def show_simulator(request: Request, who: Who) -> Response:
+    """The page with the controls as its address has them; with `plain` the steps as a table."""
+    wish = read_wish(request.query_params.multi_items())
+    plan = wish.plan or replace(Plan(), fence=False)
+    trace = None
+    if "plain" in request.query_params:
+        trace = json.loads((await _trace(request, wish, who.principal)).body)
+    return render(
+        request,
+        "simulator.html",
+        plan=plan,
+        limits=LIMITS,
+        speeds=SPEEDS,
+        usual_speed=USUAL_SPEED,
+        tour=TOUR,
+        trace=trace,
+        words=_words(request),
+    )
+
+
+@router.get("/ui/simulator/trace")
+async def show_trace(request: Request, who: Who) -> Response:
+    """A trace as JSON; `Chot-Trace` says whether it was known already."""
+    made = await _trace(request, read_wish(request.query_params.multi_items()), who.principal)
+    headers = {
+        "Cache-Control": "no-store",
+        "ETag": f'"{hashlib.sha256(made.body).hexdigest()[:32]}"',
+        "Chot-Trace": "known" if made.known else "made",
+    }
+    return Response(made.body, headers=headers, media_type="application/json")
+
+
+async def _trace(request: Request, wish: Wish, principal: str) -> Made:
+    session = session_of(request)
+    seed = None if session is None else session.seed
+    return await traces_of(request).get(wish, browser_of(request).language, seed or principal)
+
+
+def traces_of(request: Request) -> Traces:
+    """The traces that this process knows."""
+    state = request.app.state
+    if not hasattr(state, "simulator"):
+        state.simulator = Traces()
+    found: Traces = state.simulator
+    return found
+
+
+def _words(request: Request) -> dict[str, Any]:
+    language = browser_of(request).language
+    keys = [
+        *SCRIPTED,
+        *(f"simulator.{name}" for name in SCRIPTED_MORE),
+        *(key for key in all_words() if key.startswith(SCRIPTED_GROUPS)),
+    ]
+    return {key.removeprefix("simulator."): translate(language, key) for key in keys}
