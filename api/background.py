@@ -1,4 +1,4 @@
-"""The loops beside the requests: preparing the database, relay, reaper of old keys, watch."""
+"""The loops beside the requests: preparing the database, relay, old keys, watch, alerts."""
 
 import asyncio
 import random
@@ -10,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.idempotency import delete_expired_keys
 from api.resources import STOP_SECONDS, Resources
+from api.signals import watch_lag
+from shared.alerts.evaluator import open_alerting
 from shared.api_keys import find_key
 from shared.database import is_unreachable, set_limits, sqlstate_of
 from shared.errors import ConfigRefused
@@ -34,6 +36,8 @@ async def background_loops(resources: Resources) -> AsyncIterator[None]:
         "relay": resources.relay.run,
         "key reaper": lambda stop: reap_keys(resources, stop),
         "watch": lambda stop: watch(resources, stop),
+        "loop lag": watch_lag,
+        "alerts": lambda stop: tell_alerts(resources, stop),
     }
     stop = asyncio.Event()
     tasks = [
@@ -170,3 +174,13 @@ async def watch(resources: Resources, stop: asyncio.Event) -> None:
         if resources.unready is None and not stop.is_set():
             async with resources.background.connect() as conn:
                 await watched.look(conn)
+
+
+async def tell_alerts(resources: Resources, stop: asyncio.Event) -> None:
+    """Look at the alert rules and tell people, for ever: no worker is needed for it."""
+    settings, engine = resources.settings, resources.background
+    async with open_alerting(engine, settings, deployment=settings.queue_prefix) as alerting:
+        while not stop.is_set():
+            await wait_for_stop(stop, settings.alert_seconds)
+            if resources.unready is None and not stop.is_set():
+                await alerting.step()

@@ -51,6 +51,7 @@ class Action(StrEnum):
     KEY_REVOKE = "key.revoke"
     APPROVAL_GIVE = "approval.give"
     DATABASE_RESTORED = "database.restored"
+    ALERT_SILENCE = "alert.silence"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

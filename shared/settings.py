@@ -8,6 +8,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from shared.alerts.settings import AlertSettings
 from shared.errors import ConfigRefused
 from shared.limits import Limits
 
@@ -96,7 +97,7 @@ class FilesSettings(BaseSettings):
     )
 
 
-class SharedSettings(FilesSettings):
+class SharedSettings(FilesSettings, AlertSettings):
     """What every process of the platform reads from its environment."""
 
     database_url: SecretStr = Field(description="PostgreSQL as role app")
@@ -220,5 +221,5 @@ def _said(prefix: str, item: ErrorDetails) -> str:
         return f"{name} is not set"
     if not item["loc"]:
         return item["msg"].removeprefix("Value error, ")
-    shown = "" if name.endswith(("_URL", "_TOKEN")) else f"={item['input']!r}"
+    shown = "" if name.endswith(("_URL", "_TOKEN", "_SECRET")) else f"={item['input']!r}"
     return f"{name}{shown}: {item['msg'].removeprefix('Value error, ')}"

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from sqlalchemy.exc import DBAPIError
 
+from shared.alerts.evaluator import open_alerting
 from shared.groups.stop import stop_groups
 from shared.jobs.locks import wake_waiters
 from shared.logs import log
@@ -23,7 +24,7 @@ from worker.settings import WorkerSettings
 
 
 class Maintenance:
-    """Reaper, reconciler, cleanup, import of SQS's own dead letters, retention, watch.
+    """Reaper, reconciler, cleanup, import of SQS's own dead letters, retention, watch, alerts.
 
     Every worker runs them; each step is one conditional statement (or one locked row), so that
     any number of them may meet. `wake_relay` is called when something was staged.
@@ -64,7 +65,11 @@ class Maintenance:
     async def run(self, stop: asyncio.Event) -> None:
         """Run all loops until `stop`."""
         often, seldom = self._settings.reaper_seconds, self._settings.reconciler_seconds
-        async with asyncio.TaskGroup() as tasks:
+        settings, engine = self._settings, self._runner.engines.auto
+        async with (
+            open_alerting(engine, settings, deployment=settings.queue_prefix) as alerting,
+            asyncio.TaskGroup() as tasks,
+        ):
             for name, period, step in (
                 ("reaper", often, self._reap),
                 ("reconciler", seldom, self._reconcile),
@@ -72,6 +77,7 @@ class Maintenance:
                 ("cleanup", often, self._clean_up),
                 ("dead_letters", seldom, self._import),
                 ("watch", seldom, self._look),
+                ("alerts", settings.alert_seconds, alerting.step),
                 ("retention", self._settings.retention_seconds, self._retain),
             ):
                 tasks.create_task(self._forever(name, period, step, stop), name=name)

@@ -36,14 +36,13 @@ def refuse_unknown(rules: Iterable[Rule]) -> None:
         metric = METRICS.get(rule.metric)
         if metric is None:
             raise ConfigRefused(
-                f"CHOT_ALERT_RULES: rule {rule.name}: there is no metric {rule.metric}; "
+                f"rule {rule.name}: there is no metric {rule.metric}; "
                 f"there are {', '.join(sorted(METRICS))}"
             )
         strange = {*rule.by, *rule.where} - set(metric.labels)
         if strange:
             raise ConfigRefused(
-                f"CHOT_ALERT_RULES: rule {rule.name}: {rule.metric} has no label "
-                f"{', '.join(sorted(strange))}"
+                f"rule {rule.name}: {rule.metric} has no label {', '.join(sorted(strange))}"
             )
 
 

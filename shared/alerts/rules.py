@@ -21,6 +21,7 @@ class Rule(BaseModel):
     It fires when `metric` (of `where`, for each value of the labels `by`) has compared true for
     `for_seconds`; it is over when it has not for `resolve_seconds`. While it goes on it is told
     again every `repeat_seconds`. `missing`: that there is no number at all is what it is about.
+    `cloudwatch` is its metric's name there, the rule's own where it is empty.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
@@ -38,11 +39,17 @@ class Rule(BaseModel):
     summary: Line
     remedy: Line
     missing: bool = False
+    cloudwatch: Annotated[str, Field(pattern=r"^[a-z_]*$")] = ""
     enabled: bool = True
 
     def breached(self, value: float) -> bool:
         """Whether this value compares true."""
         return value > self.threshold if self.comparison == ">" else value < self.threshold
+
+    @property
+    def cloudwatch_metric(self) -> str:
+        """What its number is called in CloudWatch."""
+        return self.cloudwatch or self.name
 
     @property
     def runbook(self) -> str:
@@ -75,10 +82,10 @@ def _read(path: Path) -> list[dict[str, Any]]:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigRefused(f"CHOT_ALERT_RULES={path}: {error}") from error
+        raise ConfigRefused(f"{path}: {error}") from error
     rules = found.get("rule")
     if set(found) - {"rule"} or not isinstance(rules, list):
-        raise ConfigRefused(f"CHOT_ALERT_RULES={path}: holds [[rule]] tables and nothing else")
+        raise ConfigRefused(f"{path}: holds [[rule]] tables and nothing else")
     return rules
 
 
@@ -88,5 +95,5 @@ def _rule(source: str, raw: dict[str, Any]) -> Rule:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "rule"
-        said = f"CHOT_ALERT_RULES={source}: rule {raw.get('name')!r}: {place}: {first['msg']}"
+        said = f"{source}: rule {raw.get('name')!r}: {place}: {first['msg']}"
         raise ConfigRefused(said) from None
