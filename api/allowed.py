@@ -5,12 +5,13 @@ from re import Pattern
 
 from starlette.routing import compile_path
 
-from api.rights import RULES
+from api.rights import PAGES, RULES
 
 
 def allowed_methods(path: str) -> str:
     """As the header has it, `GET, POST`; the framework itself names those of one route only."""
-    return ", ".join(sorted({method for method, routed in RULES if _form(routed).match(path)}))
+    routes = (*RULES, *PAGES)
+    return ", ".join(sorted({method for method, routed in routes if _form(routed).match(path)}))
 
 
 @cache

@@ -17,7 +17,7 @@ from api.document import DescribedApi
 from api.dropping import Dropping
 from api.failures import failure_problem, http_problem, request_problem
 from api.gate import Gate, facts_of
-from api.problems import Problem, ProblemRaised, field_problem, problem_response
+from api.problems import Problem, ProblemRaised, field_problem
 from api.queries import refuse_ambiguous
 from api.resources import open_resources
 from api.rights import refuse_without_right
@@ -26,6 +26,7 @@ from api.routes import (
     audit,
     batch,
     books,
+    causes,
     cost_results,
     cost_runs,
     costing_methods,
@@ -55,6 +56,11 @@ from api.routes import (
 )
 from api.settings import ApiSettings, load_settings
 from api.strict_json import Malformed
+from api.ui.door import find_reader
+from api.ui.errors import answer_problem
+from api.ui.live import Feeds
+from api.ui.routes import PAGE_ROUTERS
+from api.ui.session import Sessions
 from api.watching import open_hub
 from shared.database import DATABASE_ERRORS
 from shared.errors import Busy
@@ -80,6 +86,8 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         async with open_resources(chosen, known) as resources, background_loops(resources):
             app.state.resources = resources
             app.state.authenticator = open_authenticator(chosen, resources)
+            app.state.sessions = Sessions(resources)
+            app.state.feeds = Feeds(resources)
             async with open_hub(resources, app.state.authenticator) as app.state.hub:
                 yield
 
@@ -106,6 +114,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         batch,
         groups,
         dead_letters,
+        causes,
         approvals,
         queues,
         weights,
@@ -131,8 +140,10 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     app.include_router(secured)
     app.include_router(health.router)
     app.include_router(docs.router)
+    for pages in PAGE_ROUTERS:
+        app.include_router(pages, include_in_schema=False)
     _map_errors(app)
-    app.add_middleware(Gate, settings=chosen)
+    app.add_middleware(Gate, settings=chosen, pages=find_reader, answer=answer_problem)
     app.add_middleware(Dropping)
     app.add_middleware(AccessLog)
     return app
@@ -155,7 +166,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     facts = facts_of(request)
     problem = _problem_of(error, request, facts.request_id)
     facts.problem = problem.slug
-    return problem_response(problem, facts.request_id)
+    return await answer_problem(request, problem)
 
 
 def _problem_of(error: Exception, request: Request, request_id: str) -> Problem:

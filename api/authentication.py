@@ -123,7 +123,7 @@ class StoredKeys:
         for token, key_id in ids.items():
             row, shown = rows.get(key_id), key_hash_of(token)
             if row is not None and hmac.compare_digest(row.key_hash, shown):
-                callers[token] = _caller_of(row, key_id)
+                callers[token] = caller_of(row, key_id)
             else:
                 self._known.pop(shown, None)
         return callers
@@ -146,7 +146,7 @@ class StoredKeys:
                 # A note for people: a database that takes no writes must not end the reading.
                 with suppress(*DATABASE_ERRORS):
                     await touch_key(conn, key_id)
-        caller = _caller_of(row, key_id)
+        caller = caller_of(row, key_id)
         lasts = CACHE_SECONDS if row.seconds_left is None else min(CACHE_SECONDS, row.seconds_left)
         if len(self._known) >= CACHED_KEYS:
             self._known.clear()
@@ -164,7 +164,8 @@ class StoredKeys:
             self._turns.release()
 
 
-def _caller_of(row: Any, key_id: str) -> Caller:
+def caller_of(row: Any, key_id: str) -> Caller:
+    """The account of a key's row, as find_key() answers it."""
     brands = None if row.brands is None else tuple(row.brands)
     return Caller(
         principal=row.principal,

@@ -2,26 +2,29 @@
 
 Order: size as announced, authentication, how often the account asks; what it may do is the route's
 own rule (api/rights.py). Health asks for no token, and the description asks for none where
-CHOT_DOCS_PUBLIC is set: a browser that opens /docs cannot send one.
+CHOT_DOCS_PUBLIC is set: a browser that opens /docs cannot send one. The pages under /ui/ ask for a
+session (api/ui/session.py), which no other address believes.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from uuid import uuid4
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.authentication import OWNER, Authenticator, Caller
 from api.body_bytes import BODIES
 from api.failures import failure_problem
-from api.problems import Problem, ProblemRaised, problem_response
+from api.problems import Problem, ProblemRaised
 from api.rate import RateLimit
 from api.settings import BODY_LIMIT_BYTES, ApiSettings
 from api.source import read_networks, source_of
+from api.ui.paths import is_page
 from shared.audit import ACTOR, Actor
 from shared.database import DATABASE_ERRORS
 
@@ -51,11 +54,20 @@ def facts_of(request: Request) -> RequestFacts:
     return facts
 
 
+# Who looks at a page, and whether nobody may as well (the page to log in, what it looks like).
+Doorkeeper = Callable[[Request], Awaitable[tuple[Caller | None, bool]]]
+Answering = Callable[[Request, Problem], Awaitable[Response]]
+
+
 class Gate:
     """ASGI middleware that answers 413 and 401 itself; what passes has its caller in the facts."""
 
-    def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ApiSettings, pages: Doorkeeper, answer: Answering
+    ) -> None:
         self._app = app
+        self._pages = pages
+        self._answer = answer
         self._batch_limit = settings.batch_body_bytes
         self._upload_limit = settings.upload_bytes
         self._open_paths = OPEN_PATHS | (DESCRIPTION_PATHS if settings.docs_public else set())
@@ -72,7 +84,8 @@ class Gate:
             return
         facts = facts_of(Request(scope))
         facts.problem = problem.slug
-        await problem_response(problem, facts.request_id)(scope, receive, send)
+        response = await self._answer(Request(scope), problem)
+        await response(scope, receive, send)
 
     @contextmanager
     def _acting(self, scope: Scope) -> Iterator[None]:
@@ -102,7 +115,12 @@ class Gate:
             return None
         facts = facts_of(request)
         try:
-            facts.caller = await self._caller(request)
+            if is_page(request.scope["path"]):
+                facts.caller, passes = await self._pages(request)
+                if passes and facts.caller is None:
+                    return None
+            else:
+                facts.caller = await self._caller(request)
         except ProblemRaised as raised:
             return raised.problem
         except DATABASE_ERRORS as error:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.gate import FACTS
+from api.ui.paths import is_page
 
 # Where the answer says nothing else. Nothing of ours may be framed, run or kept, and a page that
 # is left tells nobody where it was.
@@ -17,6 +18,19 @@ SAFE: Mapping[bytes, bytes] = {
     b"cache-control": b"no-store",
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
     b"referrer-policy": b"no-referrer",
+}
+# A page runs our own files and nothing that stands in it, and talks to nobody else.
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+PAGE: Mapping[bytes, bytes] = {
+    b"content-security-policy": PAGE_POLICY.encode(),
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    # Not no-referrer: with it a browser sends `Origin: null` with our own forms.
+    b"referrer-policy": b"same-origin",
+    b"permissions-policy": b"camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 REQUEST_ID = b"x-request-id"
 
@@ -43,7 +57,7 @@ class SafeHeaders:
 
 def _missing(message: Message, scope: Scope) -> list[tuple[bytes, bytes]]:
     there = {name.lower() for name, _ in message.get("headers", ())}
-    wanted = dict(SAFE)
+    wanted = {**SAFE, **(PAGE if is_page(scope["path"]) else {})}
     if FACTS in scope:
         wanted[REQUEST_ID] = scope[FACTS].request_id.encode()
     return [(name, value) for name, value in wanted.items() if name not in there]

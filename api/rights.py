@@ -57,6 +57,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/groups/{group_id}/cancel"): OPERATE,
     ("POST", "/v1/groups/{group_id}/redrive"): OPERATE,
     ("GET", "/v1/dead-letters"): OPERATE,
+    ("GET", "/v1/dead-letters/causes"): OPERATE,
     ("POST", "/v1/dead-letters/redrive"): OPERATE,
     ("GET", "/v1/queues"): READ,
     ("POST", "/v1/queues/{queue}/pause"): OPERATE_ALL,
@@ -117,6 +118,24 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/audit"): ADMIN,
 }
 
+# The pages. Who is not logged in gets to the login page by the gate, not by a rule.
+PAGES: Mapping[tuple[str, str], Rule] = {
+    ("GET", "/ui"): ANYBODY,
+    ("GET", "/ui/"): READ,
+    ("GET", "/ui/events"): READ,
+    ("GET", "/ui/login"): ANYBODY,
+    ("POST", "/ui/login"): ANYBODY,
+    ("POST", "/ui/logout"): ANYBODY,
+    ("GET", "/ui/static/{name}"): ANYBODY,
+    ("GET", "/ui/simulator"): READ,
+    ("GET", "/ui/simulator/trace"): READ,
+}
+
+
+def page_rule(method: str, path: str) -> Rule | None:
+    """The rule of a route of the pages; None for one that is not there."""
+    return PAGES.get((method, path))
+
 
 async def refuse_without_right(request: Request) -> None:
     """ProblemRaised unless the caller holds what the route asks for. Of every route, before all.
@@ -124,7 +143,8 @@ async def refuse_without_right(request: Request) -> None:
     A route that nobody gave a rule is closed to everybody, admins included.
     """
     path = getattr(request.scope.get("route"), "path", None)
-    rule = RULES.get((request.method, str(path)))
+    asked = (request.method, str(path))
+    rule = RULES.get(asked) or PAGES.get(asked)
     if rule is ANYBODY:
         return
     caller = facts_of(request).caller

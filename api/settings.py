@@ -22,6 +22,9 @@ class ApiSettings(SharedSettings):
     token: SecretStr | None = Field(None, description="one bearer token with every right")
     api_open: bool = Field(False, description="no token asked for, every right; loopback only")
     docs_public: bool = Field(False, description="/docs and /openapi.json ask for no token")
+    ui_plain_http: bool = Field(
+        False, description="pages' cookies go over plain http, too: for a network you trust"
+    )
     api_keep_alive_seconds: int = Field(75, ge=2, le=7200, description="of an idle connection")
     balancer_idle_seconds: int = Field(60, ge=1, le=7200, description="of the one in front of us")
     api_pool_size: int = Field(10, ge=2, le=200, description="connections for requests")

@@ -1,0 +1,110 @@
+"""What sessions are signed with: secrets in PostgreSQL, so that all api processes agree.
+
+The newest signs; one is replaced after ROTATE_DAYS and still believed until every session that it
+signed has ended. Only role app reads the table: not read, whose rows whoever sees metrics may see.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from itsdangerous import BadSignature, URLSafeSerializer
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from api.resources import Resources
+from shared.database import transaction
+
+SECRET_BYTES = 32
+ROTATE_DAYS = 30
+SESSION_HOURS = 12
+# How old the list of secrets may be, and how soon a cookie that none of them knows may have it
+# read again: another process may have made one just now, and a guesser must not ask for us.
+KNOWN_SECONDS = 60.0
+AGAIN_SECONDS = 1.0
+
+READ_SECRETS = text(f"""
+    SELECT secret FROM chot.session_secrets
+     WHERE created_at > clock_timestamp() - interval '{ROTATE_DAYS} days {SESSION_HOURS + 1} hours'
+     ORDER BY created_at, id""")
+NEED_SECRET = text(f"""
+    SELECT NOT EXISTS (SELECT FROM chot.session_secrets
+                        WHERE created_at > clock_timestamp() - interval '{ROTATE_DAYS} days')""")
+# Whoever comes second finds the first one's: a new statement after the lock sees what it committed.
+LOCK_SECRETS = text("SELECT pg_advisory_xact_lock(hashtextextended('chot session secrets', 0))")
+ADD_SECRET = text("INSERT INTO chot.session_secrets (secret) VALUES (:secret)")
+DROP_SECRETS = text(f"""
+    DELETE FROM chot.session_secrets
+     WHERE created_at <= clock_timestamp() - interval '{ROTATE_DAYS} days {SESSION_HOURS + 1} hours'
+""")
+
+
+@dataclass(slots=True)
+class Signer:
+    """Signs and reads small JSON values; the database is asked once a minute at most."""
+
+    resources: Resources
+    _secrets: Sequence[bytes] = ()
+    _read_at: float = float("-inf")
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def sign(self, value: Any) -> str:
+        """The value as text for a cookie; makes a secret where there is none or it is old."""
+        if not self._secrets or monotonic() - self._read_at > KNOWN_SECONDS:
+            await self._read(KNOWN_SECONDS, make=True)
+        return str(self._serializer().dumps(value))
+
+    async def read(self, signed: str) -> Any:
+        """The value, or None for what none of today's secrets has signed."""
+        await self._read(KNOWN_SECONDS)
+        value = self._value(signed)
+        if value is None and await self._read(AGAIN_SECONDS):
+            value = self._value(signed)
+        return value
+
+    def _value(self, signed: str) -> Any:
+        if not self._secrets:
+            return None
+        try:
+            return self._serializer().loads(signed)
+        except BadSignature:
+            return None
+
+    def _serializer(self) -> URLSafeSerializer:
+        return URLSafeSerializer(
+            list(self._secrets),
+            salt="chot.session",
+            signer_kwargs={"digest_method": hashlib.sha256, "key_derivation": "hmac"},
+        )
+
+    async def _read(self, age: float, *, make: bool = False) -> bool:
+        """Read the secrets unless they are younger than `age` (seconds); whether it did."""
+        async with self._turn:
+            if monotonic() - self._read_at <= age and not (make and not self._secrets):
+                return False
+            began = monotonic()
+            if make:
+                await self._make()
+            async with self.resources.reading() as conn:
+                self._secrets = await _secrets(conn)
+            self._read_at = began
+            return True
+
+    async def _make(self) -> None:
+        async with transaction(
+            self.resources.engine, lock_timeout=self.resources.settings.request_lock_timeout
+        ) as conn:
+            if not await conn.scalar(NEED_SECRET):
+                return
+            await conn.execute(LOCK_SECRETS)
+            if await conn.scalar(NEED_SECRET):
+                await conn.execute(ADD_SECRET, {"secret": secrets.token_bytes(SECRET_BYTES)})
+                await conn.execute(DROP_SECRETS)
+
+
+async def _secrets(conn: AsyncConnection) -> Sequence[bytes]:
+    return [bytes(row.secret) for row in (await conn.execute(READ_SECRETS)).all()]

@@ -1,0 +1,15 @@
+"""Tables of the operator's pages as Core sees them."""
+
+from sqlalchemy import Column, Identity, LargeBinary, Table
+from sqlalchemy.dialects.postgresql import BIGINT, TIMESTAMP
+
+from shared.schema.metadata import metadata
+
+session_secrets = Table(
+    "session_secrets",
+    metadata,
+    Column("id", BIGINT, Identity(always=True), primary_key=True),
+    Column("secret", LargeBinary, nullable=False),
+    Column("created_at", TIMESTAMP(timezone=True), nullable=False),
+    schema="chot",
+)
