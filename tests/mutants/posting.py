@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     mutant(
         "rounding is as large as it likes",
-        (VERDICTS, "ELSE a.lines END, false) AS takes", "ELSE 1000000 END, false) AS takes"),
+        (VERDICTS, "ELSE a.lines END", "ELSE 1000000 END"),
         f"{RESTS}::test_at_most_a_unit_a_line_is_rounding[112-UNBALANCED]",
     ),
     mutant(
@@ -101,6 +101,16 @@ MUTANTS = (
             "if not await tx.connection.scalar(ANY_CHANGED, ours) and staging.refused:",
         ),
         f"{WHOLE}::test_what_changes_before_the_publication_refuses_it",
+    ),
+    mutant(
+        "an atomic posting goes by the rules and roles that it was checked by",
+        (ATOMIC, "return bool(staging.grounds) and (", "return staging.refused and ("),
+        f"{WHOLE}::test_a_role_or_a_rule_changed_meanwhile_holds[role]",
+    ),
+    mutant(
+        "a document is posted before the day that takes it off the ledger",
+        (VERDICTS, "'REVERSED_LATER: ' || t.taken_back,", ""),
+        "protocol/test_posting_again.py::test_it_is_not_posted_before_the_day_that_takes_it_back",
     ),
     mutant(
         "each chunk digests the lines of the whole ledger",

@@ -177,7 +177,9 @@ NEXT_RULE = """
 
 
 @pytest.mark.parametrize(
-    ("change", "revenue", "series"), [(ROLE, "5113", "NKC"), (NEXT_RULE, "5111", "BH")]
+    ("change", "revenue", "series"),
+    [(ROLE, "5113", "NKC"), (NEXT_RULE, "5111", "BH")],
+    ids=["role", "rule"],
 )
 async def test_a_role_or_a_rule_changed_meanwhile_holds(
     books: Books, monkeypatch: pytest.MonkeyPatch, change: str, revenue: str, series: str
