@@ -22,6 +22,7 @@ from api.queries import refuse_ambiguous
 from api.resources import open_resources
 from api.rights import refuse_without_right
 from api.routes import (
+    alerts,
     approvals,
     audit,
     batch,
@@ -116,6 +117,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         dead_letters,
         causes,
         approvals,
+        alerts,
         queues,
         weights,
         kinds,

@@ -114,6 +114,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("PUT", "/v1/limits"): OPERATE_ALL,
     ("DELETE", "/v1/limits"): OPERATE_ALL,
     ("GET", "/v1/workers"): READ,
+    ("GET", "/v1/alerts"): Rule(role=Role.READ, everywhere=True),
+    ("POST", "/v1/alerts/silence"): OPERATE_ALL,
     ("POST", "/v1/approvals"): OPERATE,
     ("GET", "/v1/audit"): ADMIN,
 }

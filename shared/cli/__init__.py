@@ -54,6 +54,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "migrations": ("migrations", "migrations", "Run a task over all rows; pause and resume it."),
     "import": ("importing", "import_", "Bring a file's lines into the books."),
     "export": ("export", "export", "Write a table of a cost run into a file."),
+    "alerts": ("alerts", "alerts", "Alert rules, what fires now, silence."),
     "doctor": ("doctor", "doctor", "Look for what hangs; put a restored database right."),
     "config": ("config", "config", "Print the effective settings, without secrets."),
     "completion": ("completion", "completion", "Print a shell's completion script."),
