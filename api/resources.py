@@ -22,6 +22,7 @@ from shared.kinds import Kind
 from shared.outages import tell_outages
 from shared.outbox import Relay
 from shared.s3 import S3, open_s3
+from shared.signals import watch_pool
 from shared.sqs import open_sqs
 
 SQS_CONNECTIONS = 4
@@ -127,7 +128,9 @@ async def open_resources(
         "pool_timeout": settings.api_pool_timeout_seconds,
     }
     engine = tell_outages(open_engine(url, pool_size=settings.api_pool_size, **options))
+    watch_pool("requests", engine)
     loops = tell_outages(open_engine(url, pool_size=BACKGROUND_POOL_SIZE, **options))
+    watch_pool("background", loops)
     try:
         async with (
             open_sqs(settings.queue_prefix, pool=SQS_CONNECTIONS) as sqs,

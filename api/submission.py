@@ -25,6 +25,7 @@ from api.migration_rights import refuse_operating_task
 from api.pending import Admission
 from api.problems import Problem, ProblemRaised, field_problem, validation_problem
 from api.resources import Resources
+from api.signals import REPLAYS
 from api.strict_json import parse_object
 from shared.access import Role
 from shared.errors import EnqueueRefused
@@ -181,6 +182,7 @@ async def begin(conn: AsyncConnection, asked: Asked) -> Answer | None:
     found = await replay_or_begin(conn, asked)
     match found:
         case Answer():
+            REPLAYS.inc()
             return found
         case Fresh():
             return None

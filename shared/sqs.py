@@ -21,10 +21,13 @@ from botocore.exceptions import (
     ClientError,
     CredentialRetrievalError,
     HTTPClientError,
+    NoCredentialsError,
+    ReadTimeoutError,
 )
 
 from shared.errors import ConfigRefused
 from shared.logs import log
+from shared.signals import OTHER, SQS_CALLS, SQS_REFUSED
 from shared.types import ReceiptHandle
 
 BATCH = 10
@@ -39,6 +42,9 @@ UNUSABLE = (*TRANSPORT_ERRORS, ValueError)
 ODD_CREDENTIALS = (LookupError, RuntimeError, TypeError, ValueError)
 CREDENTIALS_SECONDS = 2.0
 INVALID_ENTRY = ("InvalidMessageContents", "InvalidParameterValue", "BatchRequestTooLong")
+THROTTLED = frozenset(
+    {"OverLimit", "RequestThrottled", "Throttling", "ThrottlingException", "TooManyRequests"}
+)
 GROUP_ID = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-]{1,128}")
 
 
@@ -123,18 +129,25 @@ class SqsClient:
         return self.client
 
     @asynccontextmanager
-    async def _asking(self, seconds: float = CALL_TIMEOUT_SECONDS) -> AsyncIterator[Any]:
-        """The client, for one call that is given up after so many seconds."""
-        async with asyncio.timeout(seconds):
-            try:
-                yield await self._connected()
-            except ODD_CREDENTIALS as error:
-                raise _no_credentials(error) from error
+    async def _asking(
+        self, operation: str, seconds: float = CALL_TIMEOUT_SECONDS
+    ) -> AsyncIterator[Any]:
+        """The client, for one call that is given up after so many seconds, and counted."""
+        try:
+            async with asyncio.timeout(seconds):
+                try:
+                    yield await self._connected()
+                except ODD_CREDENTIALS as error:
+                    raise _no_credentials(error) from error
+        except Exception as error:
+            SQS_CALLS.labels(operation, result_of(error)).inc()
+            raise
+        SQS_CALLS.labels(operation, "ok").inc()
 
     async def url(self, queue: str) -> str:
         """The queue's URL; raises the transport's error when it is not there (yet)."""
         if queue not in self.urls:
-            async with self._asking() as client:
+            async with self._asking("url") as client:
                 answer = await client.get_queue_url(QueueName=f"{self.prefix}-{queue}")
             self.urls[queue] = answer["QueueUrl"]
         return self.urls[queue]
@@ -144,7 +157,7 @@ class SqsClient:
         assert 0 < len(messages) <= BATCH, "SendMessageBatch takes one to ten"
         entries = [_entry(message) for message in messages]
         url = await self.url(queue)
-        async with self._asking() as client:
+        async with self._asking("send") as client:
             answer = await client.send_message_batch(QueueUrl=url, Entries=entries)
         failed = {
             item["Id"]: EntryFailure(
@@ -156,6 +169,7 @@ class SqsClient:
             )
             for item in answer.get("Failed", [])
         }
+        _note_refused("send", answer)
         sent = frozenset(item["Id"] for item in answer.get("Successful", []))
         return SendResult(sent=sent - failed.keys(), failed=failed)
 
@@ -168,7 +182,7 @@ class SqsClient:
         its connection. What SQS had put in flight for it comes back by visibility.
         """
         url = await self.url(queue)
-        async with self._asking(wait_seconds + CALL_TIMEOUT_SECONDS) as client:
+        async with self._asking("receive", wait_seconds + CALL_TIMEOUT_SECONDS) as client:
             answer = await client.receive_message(
                 QueueUrl=url,
                 MaxNumberOfMessages=min(most, BATCH),
@@ -189,8 +203,9 @@ class SqsClient:
                 {"Id": str(n), "ReceiptHandle": handle, "VisibilityTimeout": seconds[handle]}
                 for n, handle in enumerate(chunk)
             ]
-            async with self._asking() as client:
+            async with self._asking("extend") as client:
                 answer = await client.change_message_visibility_batch(QueueUrl=url, Entries=entries)
+            _note_refused("extend", answer)
             refused |= {chunk[int(item["Id"])] for item in answer.get("Failed", [])}
         return refused
 
@@ -202,8 +217,9 @@ class SqsClient:
                 {"Id": str(n), "ReceiptHandle": handle}
                 for n, handle in enumerate(handles[start : start + BATCH])
             ]
-            async with self._asking() as client:
-                await client.delete_message_batch(QueueUrl=url, Entries=entries)
+            async with self._asking("delete") as client:
+                answer = await client.delete_message_batch(QueueUrl=url, Entries=entries)
+            _note_refused("delete", answer)
 
     async def facts(self, queue: str) -> QueueFacts:
         """Read the queue's real attributes, and its dead-letter queue's retention."""
@@ -227,7 +243,7 @@ class SqsClient:
 
     async def _attributes(self, queue: str) -> dict[str, str]:
         url = await self.url(queue)
-        async with self._asking() as client:
+        async with self._asking("attributes") as client:
             answer = await client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
         attributes: dict[str, str] = answer["Attributes"]
         return attributes
@@ -265,6 +281,32 @@ async def open_sqs(
         sqs = SqsClient(prefix=prefix, connect=connect)
         await sqs.begin()
         yield sqs
+
+
+def result_of(error: Exception) -> str:
+    """What came of a call, in one of the words of the metric."""
+    match error:
+        case ClientError():
+            answer = error.response
+            code = str(answer.get("Error", {}).get("Code", "")).rpartition(".")[2]
+            status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            if code in THROTTLED or status == 429:
+                return "throttled"
+            return "failed" if status >= 500 else "refused"
+        case CredentialRetrievalError() | NoCredentialsError():
+            return "credentials"
+        case TimeoutError() | ReadTimeoutError():
+            return "timeout"
+        case HTTPClientError() | OSError():
+            return "unreachable"
+        case _:
+            return OTHER
+
+
+def _note_refused(operation: str, answer: Mapping[str, Any]) -> None:
+    failed = len(answer.get("Failed", []))
+    if failed:
+        SQS_REFUSED.labels(operation).inc(failed)
 
 
 def sqs_refused(error: Exception) -> ConfigRefused:

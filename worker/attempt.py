@@ -38,6 +38,7 @@ from worker.outcome import (
     release_job,
 )
 from worker.retry import is_permanent, retry_delay
+from worker.signals import FENCE_REJECTIONS
 
 CONFLICT_DELAY_SECONDS = 1.0
 OUTAGE_DELAY_SECONDS = 2.0
@@ -277,6 +278,7 @@ async def _store(
             if left:
                 return outcome
             if not doubted:
+                FENCE_REJECTIONS.labels("exit").inc()
                 return Lost(reason="another owner, state or checkpoint")
         if (ended := await _ended_as(runner, held)) is not None:
             return _settled(held, outcome, *ended)

@@ -46,6 +46,11 @@ MAY_BE_CLAIMED = f"""
               AND aq.alone_worker = :worker_id AND aq.alone_until > clock_timestamp()))"""
 
 
+# Over `j` and `l`: from due to claimed. What was taken over was not due, and a join has waited for
+# others.
+WAITED = """CASE WHEN NOT l.taken_over AND j.joins IS NULL
+                 THEN extract(epoch FROM clock_timestamp() - j.available_at)::double precision
+            END"""
 HAS_NO_LOCKS = "j.lock_roots IS NULL"
 
 
@@ -55,7 +60,7 @@ def _claim_statement(lock: str, limit: str, also: str = "") -> TextClause:
     WITH wanted AS (
         SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:tokens AS uuid[])) AS w (id, token)),
     locked AS MATERIALIZED (
-        SELECT j.id FROM chot.jobs j
+        SELECT j.id, j.state = 'running' AS taken_over FROM chot.jobs j
          WHERE j.id = ANY(CAST(:ids AS uuid[])) AND {MAY_BE_CLAIMED} AND {limit}
          ORDER BY j.id FOR NO KEY UPDATE OF j {lock}),
     claimed AS (
@@ -67,7 +72,7 @@ def _claim_statement(lock: str, limit: str, also: str = "") -> TextClause:
                started_at = coalesce(j.started_at, clock_timestamp())
           FROM locked l JOIN wanted w ON w.id = l.id
          WHERE j.id = l.id AND {MAY_BE_CLAIMED}
-        RETURNING j.*),
+        RETURNING j.*, {WAITED} AS queue_seconds, l.taken_over),
     {also}
     closed AS (
         UPDATE chot.attempts a SET outcome = 'lost_lease', ended_at = clock_timestamp()
@@ -75,12 +80,13 @@ def _claim_statement(lock: str, limit: str, also: str = "") -> TextClause:
          WHERE a.job_id = c.id AND a.fence = c.fence - 1 AND a.outcome IS NULL),
     opened AS (
         INSERT INTO chot.attempts (job_id, fence, attempt, worker_id, lease_token, code_version,
-                                   claimed_checkpoint_no, checkpoint_no)
+                                   claimed_checkpoint_no, checkpoint_no, queue_seconds)
         SELECT id, fence, attempt, worker_id, lease_token, :code_version, checkpoint_no,
-               checkpoint_no FROM claimed)
+               checkpoint_no, queue_seconds FROM claimed)
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
            j.principal, j.trace, j.created_at, j.fence, j.lease_token, j.checkpoint_no,
-           j.lock_roots, j.group_id, j.joins, {CHARGED} AS charged FROM claimed j""")
+           j.lock_roots, j.group_id, j.joins, {CHARGED} AS charged, j.queue_seconds,
+           j.taken_over FROM claimed j""")
 
 
 # A batch passes over rows that others hold: one frozen row must not keep nine others waiting.
@@ -111,7 +117,8 @@ LOOKS = 5
 FIND_CLAIMS = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
            j.principal, j.trace, j.created_at, j.fence, j.lease_token, j.checkpoint_no,
-           j.lock_roots, j.group_id, j.joins, {CHARGED} AS charged
+           j.lock_roots, j.group_id, j.joins, {CHARGED} AS charged,
+           NULL::double precision AS queue_seconds, false AS taken_over
       FROM chot.jobs j
      WHERE j.id = ANY(:ids) AND j.lease_token = ANY(:tokens) AND j.state = 'running'""")
 LOCK_JOBS = text("""
@@ -288,6 +295,8 @@ def _held(row: Any, sent_at: float, timing: LeaseTiming) -> HeldLease:
         checkpoint_no=row.checkpoint_no,
         charged_attempts=row.charged,
         guards=guards_of(row),
+        queue_seconds=row.queue_seconds,
+        taken_over=row.taken_over,
     )
 
 

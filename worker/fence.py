@@ -33,6 +33,7 @@ from shared.logs import log
 from shared.settings import LeaseTiming
 from worker.lease import HeldLease, Progress, Session, hold_fence, progress_of, settle_doubt
 from worker.outcome import complete_job
+from worker.signals import FENCE_REJECTIONS
 from worker.spawn import Spawn, carry_out
 from worker.waiting import wait_for_group
 
@@ -156,6 +157,7 @@ async def _fence(conn: AsyncConnection, held: HeldLease, tx: FencedTransaction) 
         # The one CHECK a handler can reach here is that on size, and it would reach it again.
         raise _not_storable(what, f"is larger than {most}") from error
     if not won:
+        FENCE_REJECTIONS.labels("commit").inc()
         raise LeaseLost(held.lease, "the fence found another owner, state or checkpoint")
 
 

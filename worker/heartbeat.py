@@ -9,11 +9,13 @@ job's own loop hangs: stop, kill the child, and after a grace end the process.
 import asyncio
 import os
 import random
+import socket
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import NoReturn
 from uuid import UUID
@@ -25,6 +27,7 @@ from shared.database import is_unreachable, open_engine
 from shared.logs import log
 from shared.outages import tell_outages
 from shared.settings import LeaseTiming
+from shared.signals import note_lag, watch_pool
 from shared.sqs import TRANSPORT_ERRORS, SqsClient, open_sqs
 from shared.types import WorkerId
 from worker.ecs import Protection
@@ -33,6 +36,8 @@ from worker.lease import CAUSES_TO_EXIT, HeldLease, read_owners, renew_leases
 from worker.liveness import Liveness
 from worker.presence import Presence, report_presence
 from worker.readiness import Readiness
+from worker.served import Served
+from worker.signals import HEARTBEATS, LATENESS, LOOP_SILENT
 from worker.visibility import extend_deliveries
 
 EXIT_STUCK = 70
@@ -58,6 +63,7 @@ class Heart:
         liveness: Liveness | None = None,
         readiness: Readiness | None = None,
         agent_uri: str | None = None,
+        listening: socket.socket | None = None,
     ) -> None:
         self._database_url = database_url
         self._queue_prefix = queue_prefix
@@ -70,6 +76,8 @@ class Heart:
         self._ready = threading.Event()
         self._ping: Callable[[Callable[[], None]], object] | None = None
         self._ponged_at = self._answered_at = self._turned_at = monotonic()
+        self._is_alive = True
+        self._served = None if listening is None else Served(listening, lambda: self._is_alive)
         self._liveness = liveness
         self._readiness = readiness
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -135,7 +143,10 @@ class Heart:
             connect_timeout=max(0.5, self._timing.heartbeat / 2),
             command_timeout=max(0.5, self._timing.heartbeat * 0.9),
         )
+        watch_pool("heartbeat", opened)
         engine = tell_outages(opened).execution_options(isolation_level="AUTOCOMMIT")
+        if self._served is not None:
+            await self._served.start()
         self._loop = asyncio.get_running_loop()
         beside = [
             asyncio.create_task(self._watch_forever(), name="deadlines"),
@@ -152,16 +163,23 @@ class Heart:
                 task.cancel()
             if self._protection is not None:
                 await self._protection.leave()
+            if self._served is not None:
+                self._served.close()
             await engine.dispose()
 
     async def _beat_forever(self, engine: AsyncEngine) -> None:
+        planned = monotonic()
         while not self._stop.is_set():
             began = monotonic()
             try:
                 async with asyncio.timeout(self._timing.heartbeat), engine.connect() as conn:
                     await self._beat(conn)
                 self._ready.set()
+                HEARTBEATS.labels("ok").inc()
+                LATENESS.observe(max(0.0, monotonic() - planned))
+                planned = began + self._timing.heartbeat
             except ERRORS as error:
+                HEARTBEATS.labels("missed").inc()
                 log.warning("heartbeat.missed", error=str(error) or type(error).__name__)
             self.beats += 1
             self._turned_at = monotonic()
@@ -254,12 +272,12 @@ class Heart:
             log.warning("loop.blocked", seconds=round(lag, 2), frames=_main_stack())
             self._ponged_at = monotonic() + limit  # not again at once
         try:
-            self._ping(self._pong)
+            self._ping(partial(self._pong, monotonic()))
         except RuntimeError:  # the loop is closed: the worker is leaving
             self._ping = None
 
-    def _pong(self) -> None:
-        self._answered_at = monotonic()
+    def _pong(self, asked_at: float) -> None:
+        self._answered_at = note_lag(asked_at)
         self._ponged_at = max(self._ponged_at, self._answered_at)
 
     def _tell_liveness(self, now: float) -> None:
@@ -271,7 +289,9 @@ class Heart:
         limit = max(SILENT_SECONDS, 3 * self._timing.heartbeat)
         until = max((each.hard_deadline for each in tuple(self._held.values())), default=0.0)
         answers = now < max(self._answered_at + limit, until + self._exit_grace_seconds)
-        if self._liveness is not None and answers and now < self._turned_at + limit:
+        self._is_alive = answers and now < self._turned_at + limit
+        LOOP_SILENT.set(max(0.0, now - self._answered_at))
+        if self._liveness is not None and self._is_alive:
             self._liveness.touch()
 
     async def _extend_forever(self) -> None:

@@ -18,6 +18,7 @@ from shared.jobs.guards import Guards
 from shared.sqs import Delivery
 from shared.types import ClaimedJob, Lease
 from worker.pace import Pace, pace_columns
+from worker.signals import SELF_FENCES
 
 StopCause = Literal["expired", "timeout", "taken", "cancelled"]
 # These two mean that the process itself may be stuck; a fence that moved does no harm to it.
@@ -86,6 +87,8 @@ class HeldLease:
     checkpoint_no: int
     charged_attempts: int
     guards: Guards = field(default_factory=Guards)
+    queue_seconds: float | None = None  # from due to claimed
+    taken_over: bool = False
     delivery: Delivery | None = None
     received_at: float = 0.0
     visible_set_at: float = 0.0
@@ -113,6 +116,7 @@ class HeldLease:
         if self.stopped is not None:
             return
         self.stopped, self.reason, self.stopped_at = cause, reason, monotonic()
+        SELF_FENCES.labels(cause).inc()
         self.kill_children()
         if self.on_stop is not None:
             self.on_stop()

@@ -31,9 +31,11 @@ from worker.settle import (
     Settlement,
     StageAgain,
     read_missed,
+    reason_of,
     settle,
     stage_again,
 )
+from worker.signals import MISSES
 
 LONGEST_BACKOFF_SECONDS = 5.0
 LOCKED_ROW_SECONDS = 2
@@ -204,6 +206,8 @@ class Receiver:
     ) -> int | None:
         """Carry one settlement out; seconds to put the delivery off by, None when it is done."""
         log.info("claim.missed", job_id=str(job_id), settled=str(settlement))
+        if not isinstance(settlement, ClaimAgain):
+            MISSES.labels(reason_of(settlement)).inc()
         match settlement:
             case Delete():
                 self._deliveries.delete(delivery)
@@ -235,15 +239,21 @@ class Receiver:
         except DBAPIError as error:
             if sqlstate_of(error) not in {"55P03", "40P01"}:
                 raise
-            return LOCKED_ROW_SECONDS
+            return _put_off_busy()
         if claimed:
             self._begin(claimed[0], delivery, received_at)
             return None
         if not locked:
-            return LOCKED_ROW_SECONDS
+            return _put_off_busy()
         async with self._engine.connect() as conn:
             rows = await read_missed(conn, [job_id], self._claimant.worker_id)
         settlement = settle(delivery, rows.get(job_id), self._claimant, refused=True)
         if isinstance(settlement, ClaimAgain):
-            return LOCKED_ROW_SECONDS
+            return _put_off_busy()
         return await self._apply(job_id, delivery, settlement, received_at)
+
+
+def _put_off_busy() -> int:
+    """Somebody has the job's row at this moment: look again soon."""
+    MISSES.labels("busy").inc()
+    return LOCKED_ROW_SECONDS

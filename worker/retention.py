@@ -5,15 +5,17 @@ that is pending, running or dead. Expired idempotency keys are the api's to remo
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.files import remove_expired
 from shared.jobs.counts import ENDINGS, add_up_endings
+from shared.jobs.ends import add_up_duplicates, add_up_ends
 from shared.logs import log
 from shared.s3 import StorageUnavailable, open_s3
 from shared.uploads import remove_expired_upload
@@ -45,8 +47,9 @@ class Retention:
 
     async def step(self, engine: AsyncEngine) -> None:
         """Some batches of each; `engine` is in autocommit, so that a batch is a transaction."""
-        while await self._add_up(engine) == ENDINGS:
-            pass
+        for add_up in (add_up_endings, add_up_ends, add_up_duplicates):
+            while await self._add_up(engine, add_up) == ENDINGS:
+                pass
         moved = await self._archive(engine) if self.archive_after_days else 0
         gone = await self._remove(engine) if self.archive_keep_days else 0
         if moved or gone:
@@ -96,9 +99,11 @@ class Retention:
                 return
             await asyncio.sleep(monotonic() - began)
 
-    async def _add_up(self, engine: AsyncEngine) -> int:
+    async def _add_up(
+        self, engine: AsyncEngine, add_up: Callable[[AsyncConnection], Awaitable[int]]
+    ) -> int:
         async with engine.connect() as conn:
-            return await add_up_endings(conn)
+            return await add_up(conn)
 
     async def _archive(self, engine: AsyncEngine) -> int:
         moved = 0

@@ -8,14 +8,10 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from time import monotonic
 
-from sqlalchemy.exc import ArgumentError, InvalidRequestError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.exc import SQLAlchemyError
 
-from shared.database import open_engine
-from shared.errors import ConfigRefused
 from shared.kinds import Kind
 from shared.logs import log
-from shared.outages import check_before_use, tell_outages
 from shared.outbox import Relay
 from shared.sqs import SqsClient
 from shared.types import JobId
@@ -25,6 +21,7 @@ from worker.claim import Claimant, claim_jobs
 from worker.context import Engines
 from worker.deliveries import Deliveries
 from worker.ecs import agent_uri, task_name
+from worker.engines import open_engines
 from worker.handlers import Handler
 from worker.heartbeat import EXIT_STUCK, Heart, new_worker_id
 from worker.lease import HeldLease
@@ -34,13 +31,8 @@ from worker.outcome import Failed, Lost, Outcome
 from worker.presence import Presence, QueuePresence, leave
 from worker.readiness import Readiness
 from worker.receiver import Receiver
-from worker.settings import (
-    MAINTENANCE_CONNECTIONS,
-    PoolBudget,
-    WorkerSettings,
-    pool_size_of,
-    slots_of,
-)
+from worker.served import open_socket
+from worker.settings import WorkerSettings, slots_of
 from worker.startup import (
     InForce,
     code_version,
@@ -69,6 +61,8 @@ class Worker:
         self._handlers = handlers
         self._slots = slots_of(settings, {kind.queue for kind in self._kinds.values()})
         self._liveness = Liveness.open(settings.liveness_file)
+        host, port = settings.worker_metrics_host, settings.worker_metrics_port
+        self._listening = open_socket(host, port)
         self._worker_id = new_worker_id(task_name() or socket.gethostname(), os.getpid())
         self._draining = asyncio.Event()
         self._releasing = asyncio.Event()
@@ -85,7 +79,7 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
         async with AsyncExitStack() as stack:
-            engines = self._open_engines(stack)
+            engines = open_engines(stack, self._settings, self._slots)
             started = asyncio.ensure_future(self._start(stack, engines))
             stopping = asyncio.ensure_future(self._draining.wait())
             alive = asyncio.create_task(self._tell_alive(), name="liveness")
@@ -114,43 +108,6 @@ class Worker:
         else:
             log.info("worker.drains", seconds=self._settings.drain_seconds)
             self._draining.set()
-
-    def _open_engines(self, stack: AsyncExitStack) -> Engines:
-        budget = PoolBudget(slots=sum(self._slots.values()), receivers=len(self._slots))
-        size = pool_size_of(self._settings, budget)
-        url = self._settings.database_url.get_secret_value()
-        read_url = self._settings.read_database_url
-
-        def opened(url: str, pool: int, name: str, command: float | None = None) -> AsyncEngine:
-            try:
-                engine = open_engine(
-                    url,
-                    pool_size=pool,
-                    application_name=name,
-                    command_timeout=command,
-                    pool_timeout=2 * self._timing.lease,
-                )
-            except (ArgumentError, InvalidRequestError, ImportError):
-                # Without the error's own words: they may hold the password.
-                said = "is no URL of a PostgreSQL, such as postgresql://chot_app@host:5432/chot"
-                raise ConfigRefused(f"CHOT_DATABASE_URL or CHOT_READ_DATABASE_URL {said}") from None
-            stack.push_async_callback(engine.dispose)
-            return tell_outages(engine)
-
-        # What a handler runs may take as long as its lease is renewed. The protocol's own short
-        # statements must not hang on a half-open connection: they are given up within a lease.
-        bound = self._timing.lease - self._timing.margin
-        for_jobs = budget.slots + MAINTENANCE_CONNECTIONS
-        auto = opened(url, size - for_jobs, "chot worker", bound)
-        app = opened(url, for_jobs, "chot worker job")
-        patience = max(1.0, self._timing.heartbeat)
-        reader = url if read_url is None else read_url.get_secret_value()
-        read = opened(reader, budget.slots, "chot worker read")
-        return Engines(
-            app=check_before_use(app, seconds=patience),
-            auto=auto.execution_options(isolation_level="AUTOCOMMIT"),
-            read=check_before_use(read, seconds=patience),
-        )
 
     async def _start(
         self, stack: AsyncExitStack, engines: Engines
@@ -185,6 +142,7 @@ class Worker:
                 poll_seconds=poll,
             ),
             agent_uri=agent_uri(),
+            listening=self._listening,
         )
         runner = Runner(
             engines=engines,

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.errors import ConfigRefused
-from shared.settings import SharedSettings
+from shared.settings import LARGEST_PORT, SharedSettings
 from shared.sqs import VISIBILITY_CAP_SECONDS, QueueFacts
 
 # Beside the slots: one receiver's claim, the relay's parallel batches, the maintenance loops.
@@ -78,6 +78,10 @@ class WorkerSettings(SharedSettings, CostingSettings, MigrationSettings):
         description="SQS hides a delivery no longer in all; then it is deleted",
     )
     liveness_file: str = Field("", description="touched while alive; unset = in the temp directory")
+    worker_metrics_port: int = Field(
+        0, ge=0, le=LARGEST_PORT, description="serves /metrics and /healthz; 0 = off"
+    )
+    worker_metrics_host: str = Field("127.0.0.1", description="address it listens on, without key")
     alert_hook: str = Field("", description="module:function called on every alert")
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -39,9 +39,10 @@ READ_MISSED = text(f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Nothing depends on this message any more."""
+    """Nothing depends on this message any more. `reason` is `why` in one of the metric's words."""
 
     why: str
+    reason: str = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class PutOff:
 
     seconds: int
     why: str
+    reason: str = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,38 +124,57 @@ def settle(
     if row is None:
         if delivery.receive_count < UNKNOWN_JOB_RECEIVES:
             # Its transaction may just not be visible yet, on a replica that became the writer.
-            return PutOff(seconds=UNKNOWN_JOB_SECONDS, why="unknown job")
+            return PutOff(seconds=UNKNOWN_JOB_SECONDS, why="unknown job", reason="unknown_job")
         return Bury(reason="no job has this id")
     if row.state in {"succeeded", "cancelled", "dead"}:
-        return Delete(why=f"the job is {row.state}")
+        return Delete(why=f"the job is {row.state}", reason="ended")
     if row.state == "running" and row.lease_left > 0:
-        return _later(delivery, row.lease_left, "the job runs under a live lease")
+        return _later(delivery, row.lease_left, "the job runs under a live lease", "running")
     kind = claimant.kinds.get(row.kind)
     if kind is None or row.payload_version > kind.version:
-        return _later(delivery, 0, "this worker does not know the kind or version")
+        said = "this worker does not know the kind or version"
+        return _later(delivery, 0, said, "unknown_kind")
     return _once_more(row, refused=refused)
 
 
 def _once_more(row: Any, *, refused: bool) -> Settlement:
     """Of a job that this worker could run: why it was not claimed, and how it may be after all."""
     if row.state == "pending" and not row.claimable:
-        return Delete(why="not due or blocked: staged again when that ends")
+        said = "not due or blocked: staged again when that ends"
+        return Delete(why=said, reason="blocked")
     if row.at_limit:
         return StageAgain()
     if row.has_locks and not refused:
         return ClaimAgain(locked=True)
     if row.waits:
-        return Delete(why="waits for a lock: staged by whoever frees it")
+        return Delete(why="waits for a lock: staged by whoever frees it", reason="lock")
     if row.alone:
         return RunAlone(queue=row.queue)
     return ClaimAgain()
 
 
-def _later(delivery: Delivery, at_least: float, why: str) -> Delete | PutOff:
+def reason_of(settlement: Settlement) -> str:
+    """Why the claim was missed, in one of the words of worker.signals.MISS_REASONS."""
+    match settlement:
+        case Delete() | PutOff():
+            return settlement.reason
+        case StageAgain():
+            return "limit"
+        case RunAlone():
+            return "alone"
+        case Bury():
+            return "unknown_job"
+        case ClaimAgain():
+            return "busy"
+    assert_never(settlement)
+
+
+def _later(delivery: Delivery, at_least: float, why: str, reason: str) -> Delete | PutOff:
     """Put off for longer each time; at the third miss the reconciler is trusted instead."""
     if delivery.receive_count >= MISSES:
-        return Delete(why=why)
-    return PutOff(seconds=put_off_seconds(delivery.receive_count, at_least), why=why)
+        return Delete(why=why, reason=reason)
+    seconds = put_off_seconds(delivery.receive_count, at_least)
+    return PutOff(seconds=seconds, why=why, reason=reason)
 
 
 def put_off_seconds(receives: int, at_least: float = 0.0) -> int:

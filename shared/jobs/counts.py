@@ -10,10 +10,19 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.jobs.backlog import MEMBERS, backlog_seconds
+from shared.jobs.ends import READ_DUPLICATES, READ_ENDS
+from shared.jobs.troubles import read_troubles
+
 ENDINGS = 5000
 
+_LISTS = MEMBERS | {"ends": READ_ENDS, "duplicates": READ_DUPLICATES}
+_LISTED = ",\n           ".join(
+    f"(SELECT coalesce(json_agg(l), '[]') FROM ({select}) AS l) AS {name}"
+    for name, select in _LISTS.items()
+)
 # One statement, one snapshot. Whatever a relay may push is due again within five minutes.
-READ_COUNTS = text("""
+READ_COUNTS = text(f"""
     SELECT (SELECT coalesce(json_agg(p), '[]') FROM (
                SELECT queue, kind, count(*) AS jobs,
                       count(*) FILTER (WHERE available_at <= (SELECT clock_timestamp())) AS due,
@@ -46,15 +55,20 @@ READ_COUNTS = text("""
            (SELECT count(*) FROM chot.outbox WHERE quarantined_at IS NOT NULL) AS quarantined,
            (SELECT count(*) FROM chot.dead_messages) AS dead_messages,
            (SELECT count(*) FROM chot.workers WHERE live_until > clock_timestamp())
-               AS live_workers""")
+               AS live_workers,
+           {_LISTED}""")
 
 
 async def read_counts(conn: AsyncConnection) -> dict[str, Any]:
     """All counts of one moment.
 
-    `pending` has a row for each queue and kind, `others` one for each kind and other state.
+    `pending` has a row for each queue and kind, `others` one for each kind and other state, `ends`
+    one for each kind and outcome of attempts; `backlog_seconds` is queue → seconds. What alerts are
+    about (shared/jobs/troubles.py) is read right after it.
     """
-    return dict((await conn.execute(READ_COUNTS)).mappings().one())
+    counts = dict((await conn.execute(READ_COUNTS)).mappings().one())
+    counts["backlog_seconds"] = backlog_seconds(counts)
+    return counts | await read_troubles(conn)
 
 
 # Whoever comes second has nothing to do. Rows that a transaction under way has inserted are not

@@ -1,24 +1,29 @@
 """SQLAlchemy Core tables of both schemas: `chot` (platform) and `books` (the ERP side)."""
 
 from shared.schema import (
+    alerts,
     books,
     cost_documents,
     cost_runs,
+    ends,
     files,
     imports,
     jobs,
     ledger,
     locks,
     migrations,
+    pages,
     periods,
     posting,
 )
 from shared.schema.metadata import metadata
 
 __all__ = [
+    "alerts",
     "books",
     "cost_documents",
     "cost_runs",
+    "ends",
     "files",
     "imports",
     "jobs",
@@ -26,6 +31,7 @@ __all__ = [
     "locks",
     "metadata",
     "migrations",
+    "pages",
     "periods",
     "posting",
 ]

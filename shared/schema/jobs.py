@@ -261,6 +261,12 @@ Index(
     jobs.c.brand,
     postgresql_where=text("state = 'pending'"),
 )
+Index(
+    "jobs_held_idx",
+    jobs.c.queue,
+    jobs.c.kind,
+    postgresql_where=text("state = 'pending' AND (paused_at IS NOT NULL OR joins IS NOT NULL)"),
+)
 Index("jobs_cancelled_idx", jobs.c.id, postgresql_where=text("state = 'cancelled'"))
 Index("jobs_running_idx", jobs.c.id, postgresql_where=text("state = 'running'"))
 Index("jobs_dead_idx", jobs.c.id, postgresql_where=text("state = 'dead'"))
@@ -316,6 +322,7 @@ attempts = Table(
     Column("error", JSONB),
     _count("claimed_checkpoint_no"),
     _count("checkpoint_no"),
+    Column("queue_seconds", Double),
     schema="chot",
 )
 

@@ -57,9 +57,9 @@ MUTANTS = (
         "the checkpoint is read in the claim's own statement",
         (
             CLAIM,
-            '{CHARGED} AS charged FROM claimed j""")',
+            '           j.taken_over FROM claimed j""")',
             (
-                "{CHARGED} AS charged, (SELECT o.checkpoint::text FROM chot.job_outputs o\n"
+                "           j.taken_over, (SELECT o.checkpoint::text FROM chot.job_outputs o\n"
                 '             WHERE o.job_id = j.id) AS early FROM claimed j""")'
             ),
         ),

@@ -222,7 +222,7 @@ MUTANTS = (
         "a message under a live lease is deleted",
         (
             "worker/settle.py",
-            'return _later(delivery, row.lease_left, "the job runs under a live lease")',
+            'return _later(delivery, row.lease_left, "the job runs under a live lease", "running")',
             'return Delete(why="the job runs")',
         ),
         "protocol/test_settle.py::test_a_job_under_a_live_lease_is_put_off_then_left",

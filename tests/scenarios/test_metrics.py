@@ -28,6 +28,10 @@ BAD = ("raise_permanent", "exit", "return_nan")
 REDRIVES = 10
 WORKERS = 2
 GIVES_UP_SECONDS = 0.1
+LABELS = {
+    *("kind", "state", "queue", "outcome", "how", "le"),
+    *("operation", "result", "pool", "status"),  # of the process
+}
 # What a scrape may take beside the counting, on a busy machine.
 SCRAPE_SECONDS = 1.0
 
@@ -250,7 +254,7 @@ async def test_labels_are_kinds_states_and_queues_and_nothing_else(fleet: Fleet)
         after: Scraped = await eventually(counted)
         assert after.samples.keys() == before.samples.keys()
         labels = {name for _, found in after.samples for name, _ in found}
-        assert labels == {"kind", "state", "queue"}
+        assert labels == LABELS
         assert after.value("chot_queue_due", queue="default") == 20
         first = after.value("chot_queue_oldest_due_seconds", queue="default")
 

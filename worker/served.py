@@ -1,0 +1,101 @@
+"""A worker's own /metrics and /healthz, on the heartbeat's loop: a blocked jobs' loop is no bar.
+
+The smallest HTTP server that does: GET, one answer a connection, few connections, and short waits.
+It asks for no key and tells no company's name: it is for the network inside, as its default address
+says.
+"""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from shared.errors import ConfigRefused
+from shared.logs import log
+from shared.signals import MEDIA_TYPE, process_metrics
+
+MOST_CONNECTIONS = 16
+REQUEST_SECONDS = 5.0
+REQUEST_BYTES = 8192
+STATUS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
+UNWELL = 503
+Answer = tuple[int, str, bytes]
+
+
+def open_socket(host: str, port: int) -> socket.socket | None:
+    """Listen before anything else begins; None where the port is 0, ConfigRefused where taken."""
+    if port == 0:
+        return None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
+    except OSError as error:
+        raise ConfigRefused(
+            f"CHOT_WORKER_METRICS_HOST={host} and CHOT_WORKER_METRICS_PORT={port}: cannot listen "
+            f"there: {error.strerror}. Each worker of a machine needs a port of its own; 0 is none"
+        ) from error
+
+
+class Served:
+    """Answers on `listening` until it is closed. `alive` says what /healthz says."""
+
+    def __init__(self, listening: socket.socket, alive: Callable[[], bool]) -> None:
+        self._socket = listening
+        self._alive = alive
+        self._open = 0
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Serve on the running loop."""
+        self._server = await asyncio.start_server(
+            self._serve, sock=self._socket, limit=REQUEST_BYTES
+        )
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= MOST_CONNECTIONS:
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(_written(self._answer(head), head.startswith(b"HEAD ")))
+                    await writer.drain()
+        except (OSError, EOFError, asyncio.LimitOverrunError):  # TimeoutError is an OSError
+            pass  # whoever it was has gone, or is no Prometheus
+        except Exception:  # noqa: BLE001 - the heart goes on, whatever a scrape does
+            log.exception("metrics.not_served")
+        finally:
+            self._open -= 1
+            with suppress(OSError):
+                writer.close()
+
+    def _answer(self, head: bytes) -> Answer:
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3:
+            return 400, "text/plain", b"no request line\n"
+        method, target, _ = words
+        if method not in {"GET", "HEAD"}:
+            return 405, "text/plain", b"GET only\n"
+        path = target.partition("?")[0]
+        if path == "/metrics":
+            return 200, MEDIA_TYPE, process_metrics()
+        if path == "/healthz":
+            alive = self._alive()
+            body = json.dumps({"alive": alive}).encode() + b"\n"
+            return 200 if alive else UNWELL, "application/json", body
+        return 404, "text/plain", b"/metrics or /healthz\n"
+
+
+def _written(answer: Answer, head_only: bool) -> bytes:  # noqa: FBT001 - two places, both here
+    status, media, body = answer
+    head = (
+        f"HTTP/1.1 {status} {STATUS.get(status, 'Service Unavailable')}\r\n"
+        f"Content-Type: {media}\r\nContent-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (b"" if head_only else body)
