@@ -1,14 +1,19 @@
 """Fixtures of the pages: the api in this process, and the live stack in front of a Chromium."""
 
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import httpx
 import pytest
 
 from api.settings import ApiSettings
+from dev.sqs import SqsServer
 from tests.pages.browsing import guarded
+from tests.pages.chromium import Window, open_window
+from tests.pages.stack import Stack, open_stack
 from tests.protocol.api.app import api_settings
-from tests.services import Database
+from tests.services import Database, DatabaseServer
 
 
 @pytest.fixture
@@ -23,3 +28,25 @@ async def visitor(settings: ApiSettings) -> AsyncIterator[httpx.AsyncClient]:
     """Somebody with a browser and without a key."""
     async with guarded(settings) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def stack(
+    postgres: DatabaseServer,
+    sqs_server: SqsServer,
+    sqs: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Stack]:
+    """A live stack of this module's own: see tests/pages/stack.py for its jobs and keys."""
+    mine = postgres.create()
+    prefix, logs = f"t{secrets.token_hex(4)}", tmp_path_factory.mktemp("stack")
+    with open_stack(mine, prefix, sqs_server.endpoint, logs, sqs) as opened:
+        yield opened
+    postgres.drop(mine)
+
+
+@pytest.fixture
+async def window(stack: Stack) -> AsyncIterator[Window]:
+    """A Chromium in front of the stack; `await window.open("/ui/")` is a page."""
+    async with open_window(stack) as opened:
+        yield opened
