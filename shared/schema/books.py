@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
     text,
 )
-from sqlalchemy.dialects.postgresql import BIGINT
+from sqlalchemy.dialects.postgresql import BIGINT, UUID
 
 from shared.schema.columns import INSTANT, TransactionId, big, code, words
 from shared.schema.metadata import metadata
@@ -130,6 +130,7 @@ stock_movements = Table(
     code("currency", required=False),
     Column("fc_amount", Numeric),
     Column("fc_rate", Numeric),
+    Column("job_id", UUID),
     Index("stock_movements_item_idx", "company", "brand", "item", "posting_date"),
     Index(
         "stock_movements_arrivals_idx",
@@ -158,6 +159,14 @@ stock_movements = Table(
         postgresql_where=text("kind IN ('produce', 'consume')"),
     ),
     Index("stock_movements_document_idx", "doc_id", "doc_line", "company"),
+    Index(
+        "stock_movements_brought_idx",
+        "doc_id",
+        "doc_line",
+        "kind",
+        "company",
+        postgresql_where=text("job_id IS NOT NULL"),
+    ),
     Index(
         "stock_movements_opening_idx",
         "item",

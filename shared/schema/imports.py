@@ -53,6 +53,7 @@ import_movements = Table(
     "import_movements",
     metadata,
     *_line(),
+    words("said", required=False),
     big("posting_seq", required=False),
     Column("posting_date", Date, nullable=False),
     Column("doc_line", Integer, nullable=False),
@@ -71,6 +72,14 @@ import_movements = Table(
     Column("quantity", Numeric, nullable=False),
     *(Column(name, Numeric) for name in ("value", "fc_amount", "fc_rate")),
     Index("import_movements_document_idx", "doc_id", "doc_line", "job_id"),
+    Index(
+        "import_movements_opening_idx",
+        "item",
+        "store",
+        "posting_date",
+        "job_id",
+        postgresql_where=text("kind = 'opening'"),
+    ),
     schema="books",
 )
 
@@ -78,6 +87,7 @@ import_items = Table(
     "import_items",
     metadata,
     *_line(),
+    words("said", required=False),
     big("unit_num", required=False),
     big("unit_den", required=False),
     Column("qty_scale", SmallInteger),
@@ -95,6 +105,7 @@ import_documents = Table(
     "import_documents",
     metadata,
     *_line(),
+    words("said", required=False),
     code("type"),
     code("doc_no"),
     Column("lines", ARRAY(BIGINT), nullable=False),

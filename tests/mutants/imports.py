@@ -7,10 +7,12 @@ READING, UNPACKING = "worker/imports/reading.py", "worker/imports/unpacking.py"
 COLUMNS, XLSX = "worker/imports/columns.py", "worker/imports/xlsx_records.py"
 MERGE, TASK = "worker/records/import_movements.py", "worker/migrations/importing.py"
 DOCUMENTS, ITEMS = "worker/records/import_documents.py", "worker/records/import_items.py"
+BRINGING, WRITERS = "worker/records/bringing.py", "alembic/versions/0180_movement_writers.py"
 UPLOADS, SHARED = "api/uploads.py", "shared/uploads.py"
 OF_CELLS = "unit/worker/imports/test_cells.py"
 OF_FILES = "unit/worker/imports/test_files.py"
 TESTS, KILLS = "protocol/test_imports.py", "protocol/test_import_kills.py"
+MEETS, WORDS = "protocol/test_import_meets.py", "unit/worker/imports/test_own_words.py"
 HTTP = "protocol/api/test_uploads.py"
 
 MUTANTS = (
@@ -103,6 +105,35 @@ MUTANTS = (
             "WHEN false THEN 'FOUND:doc_line'",
         ),
         f"{TESTS}::test_the_same_file_again_changes_nothing",
+    ),
+    mutant(
+        "an import does not look again for what an ERP was writing",
+        (BRINGING, "    if found is not None:\n", '    if found is not None and since == "":\n'),
+        f"{MEETS}::test_what_an_erp_is_writing_at_this_moment_is_not_written_twice",
+    ),
+    mutant(
+        "what a job has brought is written again",
+        (WRITERS, "WHERE f.there IS NOT NULL ORDER BY", "WHERE f.there < 0 ORDER BY"),
+        f"{MEETS}::test_what_a_job_has_brought_nobody_writes_again",
+    ),
+    mutant(
+        "an opening is not looked for at its place",
+        (MERGE, "coalesce(n.id, e.id, k.id) AS found", "coalesce(n.id, k.id) AS found"),
+        f"{MEETS}::test_an_opening_is_one_whichever_file_it_comes_by_first[openings]",
+    ),
+    mutant(
+        "the second layer of a place is what lies there already",
+        (MERGE, "AND f.doc_line = m.doc_line\n", "AND f.doc_line < 0\n"),
+        f"{MEETS}::test_a_place_may_be_opened_by_several_lines_of_one_file",
+    ),
+    mutant(
+        "a refused value is told as it was understood",
+        (
+            READING,
+            "return None if value is None else said.get(",
+            "return None if value is None else {}.get(",
+        ),
+        f"{WORDS}::test_a_refused_line_is_told_as_the_file_has_it",
     ),
     mutant(
         "a line that says something else than the books is left alone",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -50,7 +51,7 @@ async def posted(books: Books, *documents: dict[str, Any]) -> list[int]:
 async def move(books: Books, ids: Sequence[int]) -> Moved:
     """Move the goods of these, in a transaction of its own."""
     async with books.app.begin() as conn:
-        return await move_goods(conn, "ACME", ids)
+        return await move_goods(conn, "ACME", ids, job_id=uuid4())
 
 
 async def movements(books: Books) -> list[tuple[Any, ...]]:

@@ -101,6 +101,29 @@ async def test_every_bad_line_is_told_with_its_reason_and_the_good_ones_are_ther
     assert told[10] == "is not a number; posting_date '31/02/2026' is not a day of the calendar"
 
 
+async def test_what_the_books_refuse_is_told_as_it_stands_in_the_file(
+    importing: Importing,
+) -> None:
+    """Not as it was understood: whoever mends it looks for its words."""
+    head = "Số CT;Dòng;Loại;Ngày;Kho;Mã hàng;Số lượng;Giá trị\n"
+    result = await importing.take(
+        head + "N1;1;Nhập kho;03/01/2026;R1;A;1.500,50;5\nN2;1;Nhập kho;03/01/2027;R1;A;1;5\n"
+    )
+    told = [(r.line, r.value) for r in await importing.migrating.rejects(result["job"])]
+    assert told == [(2, "1.500,50"), (3, "03/01/2027")]
+    head = "type;doc_no;doc_date;store;party;item;qty;net;vat;Kho dòng\n"
+    result = await importing.take(
+        head + "sale;H1;05/01/2026;R1;K1;A;1,0;1,0;0,0;\nsale;H1;05/01/2026;R1;;A;1,50;1,0;0,0;\n",
+        "documents",
+    )
+    (one,) = await importing.migrating.rejects(result["job"])
+    assert (one.line, one.field, one.value) == (3, "qty", "1,50")
+    items = "code,name,base_uom,qty_scale\nA,A,cái,02\n"
+    result = await importing.take(items, "items")
+    (one,) = await importing.migrating.rejects(result["job"])
+    assert (one.field, one.value) == ("qty_scale", "02")
+
+
 async def test_a_line_that_says_something_else_than_the_books_is_refused(
     importing: Importing,
 ) -> None:
@@ -306,7 +329,8 @@ async def test_an_import_beside_a_backfill_of_the_same_goods_waits_for_it(
         return bool(await scalar(app, waiting))
 
     async with app.begin() as conn:
-        assert (await move_goods(conn, "ACME", [put_there.document_id])).written == 1
+        moved = await move_goods(conn, "ACME", [put_there.document_id], job_id=uuid4())
+        assert moved.written == 1
         run = asyncio.create_task(importing.migrating.finish(job_id))
         assert await eventually(waits)
     assert (await run).state == "succeeded"

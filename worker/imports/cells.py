@@ -31,6 +31,7 @@ MIDNIGHT = re.compile(r"([T ]00:00(:00(\.0+)?)?)?", re.ASCII)
 SERIAL = re.compile(r"[0-9]{5}", re.ASCII)
 LAST_SERIAL = 2_958_465  # 9999-12-31
 NO_SUCH_DAY = 60  # 1900-02-29, which Excel counts and no calendar has
+BREAKS = re.compile(r"[ \t]*[\r\n\v\f\x85\u2028\u2029][\s]*|\t")
 YEARS = range(1900, 2200)
 
 
@@ -79,6 +80,11 @@ def clean(cell: str) -> str:
         if character < " " or character == "\x7f" or "\ud800" <= character <= "\udfff":
             raise CellRefused(_odd(character))
     return text
+
+
+def unbroken(text: str) -> str:
+    """The text on one line: each line break, with the blanks around it, is a space."""
+    return text if text.isprintable() else BREAKS.sub(" ", text)
 
 
 def read_text(text: str, *, most: int) -> str:

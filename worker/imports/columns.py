@@ -13,6 +13,7 @@ from worker.imports.cells import (
     read_integer,
     read_number,
     read_text,
+    unbroken,
 )
 from worker.imports.problems import CellRefused, FileRefused, LineProblem, shown
 
@@ -30,12 +31,16 @@ Read = Callable[[str, Conventions], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column by its name and by the heads (in any language) that mean it."""
+    """A column by its name and by the heads (in any language) that mean it.
+
+    Of `prose` a line break is a space: it says how the words were laid out, and nothing else.
+    """
 
     name: str
     heads: Sequence[str]
     read: Read
     required: bool = False
+    prose: bool = False
 
     @property
     def known(self) -> frozenset[str]:
@@ -53,7 +58,11 @@ def code(name: str, *heads: str, required: bool = False, most: int = LONGEST_COD
 def phrase(name: str, *heads: str, required: bool = False, most: int = LONGEST_TEXT) -> Column:
     """Words for people."""
     return Column(
-        name=name, heads=heads, required=required, read=lambda t, _: read_text(t, most=most)
+        name=name,
+        heads=heads,
+        required=required,
+        read=lambda t, _: read_text(t, most=most),
+        prose=True,
     )
 
 
@@ -101,7 +110,7 @@ class Place:
         plain = type(cell) is str
         if plain and (known := self.memory.get(cell)) is not None:
             return known
-        found = clean(cell)
+        found = clean(unbroken(cell) if plain and self.column.prose else cell)
         if not found:
             if self.column.required:
                 raise CellRefused("is empty, and every line needs it")
@@ -147,6 +156,19 @@ class Head:
                     values[place.column.name] = value
         return values, problems
 
+    def said(self, cells: Sequence[Cell], values: Mapping[str, str]) -> dict[str, str]:
+        """What stands in the cells whose values are written otherwise, as a report may hold it.
+
+        Not the number that a spreadsheet keeps: it shows what was read.
+        """
+        found = {}
+        for place in self.places:
+            if place.index < len(cells):
+                cell, value = cells[place.index], values.get(place.column.name)
+                if value is not None and cell != value and type(cell) is str:
+                    found[place.column.name] = shown(cell)
+        return found
+
     def _padded(self, cells: Sequence[Cell], how: Conventions) -> bool:
         """Whether it only has empty cells too many; a sheet says of each where it stands."""
         as_many = how.spreadsheet or len(cells) == self.padded_width
@@ -182,7 +204,7 @@ def heads_found(cells: Iterable[Cell], columns: Sequence[Column]) -> int:
 
 def _head_text(cell: Cell) -> str:
     try:
-        return clean(cell)
+        return clean(unbroken(cell) if type(cell) is str else cell)
     except CellRefused as refused:
         raise FileRefused("HEADS_REFUSED", f"a head {refused}") from None
 

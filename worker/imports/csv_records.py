@@ -16,6 +16,7 @@ from worker.imports.problems import FileRefused, LineProblem
 LONGEST_LINE = 1 << 20
 LONGEST_RECORD = 2 << 20
 LONGEST_CELL = 1 << 17
+LONGEST_HEAD = 1 << 16  # of several lines
 DELIMITERS = (",", ";", "\t", "|")
 MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 SEPARATOR_LINE = "sep="
@@ -81,6 +82,18 @@ class Lines:
             self._back.append(self._source.readline(LONGEST_LINE))
         return self._back[0]
 
+    def peek_record(self) -> str:
+        """The next record's lines, which stay there; the first one where its quotes never end."""
+        self.peek()
+        held, at = self._back[0], 1
+        while held.count('"') % 2:
+            if at == len(self._back):
+                self._back.append(self._source.readline(LONGEST_LINE))
+            if not self._back[at] or len(held) > LONGEST_HEAD:
+                return self._back[0]
+            held, at = held + self._back[at], at + 1
+        return held
+
 
 class _TooLong(Exception):
     pass
@@ -101,7 +114,7 @@ def read_csv(
             if said.lower().startswith(SEPARATOR_LINE) and len(said) == len(SEPARATOR_LINE) + 1:
                 delimiter = delimiter or said[-1]
                 next(lines)
-            yield from _records(lines, delimiter or _delimiter_of(lines.peek(), columns))
+            yield from _records(lines, delimiter or _delimiter_of(lines.peek_record(), columns))
     except UnicodeError as error:
         raise FileRefused(
             "ENCODING_REFUSED", f"the file is not in the encoding that it says: {error}"
@@ -153,7 +166,7 @@ def _delimiter_of(first: str, columns: Sequence[Column]) -> str:
 
     def judged(mark: str) -> tuple[int, int]:
         try:
-            cells = next(csv.reader([first], delimiter=mark), [])
+            cells = next(csv.reader(first.splitlines(keepends=True), delimiter=mark), [])
         except csv.Error:  # a cell that is too long to be held, and no head
             cells = []
         return heads_found(cells, columns), first.count(mark)

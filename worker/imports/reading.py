@@ -7,6 +7,7 @@ PostgreSQL only passes them on.
 
 import gzip
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,7 +80,7 @@ class _Reading:
     pushed: Record | None = None
     rows: list[str] = field(default_factory=list)
     problems: list[LineProblem] = field(default_factory=list)
-    gathered: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    gathered: list[tuple[int, dict[str, str], dict[str, str]]] = field(default_factory=list)
     gathered_key: tuple[str | None, ...] = ()
     gathered_lines: int = 0
     flaw: int | None = None
@@ -161,7 +162,7 @@ def take(path: str, most: int) -> Portion:
 
 
 def _take_line(reading: _Reading, record: Record) -> None:
-    line, values, problems = _read(reading, record)
+    line, values, said, problems = _read(reading, record)
     reading.line = line
     reading.lines += 1
     if problems:
@@ -170,7 +171,7 @@ def _take_line(reading: _Reading, record: Record) -> None:
         return
     if reading.layout.complete is not None:
         reading.layout.complete(values, line)
-    _stage(reading, line, values)
+    _stage(reading, line, values, said)
 
 
 def _gather(reading: _Reading, record: Record, most: int) -> bool:
@@ -181,7 +182,7 @@ def _gather(reading: _Reading, record: Record, most: int) -> bool:
     """
     gathering = reading.layout.gathering
     assert gathering is not None, "asked for by its layout"
-    line, values, problems = _read(reading, record)
+    line, values, said, problems = _read(reading, record)
     key = tuple(values.get(name) for name in gathering.by)
     # A line that does not say where it belongs may belong to what is before or behind it.
     unknown = None in key
@@ -205,7 +206,7 @@ def _gather(reading: _Reading, record: Record, most: int) -> bool:
     reading.stray = None
     reading.gathered_lines += 1
     if reading.gathered_lines <= gathering.most:
-        reading.gathered.append((line, values))
+        reading.gathered.append((line, values, said))
     return True
 
 
@@ -227,16 +228,17 @@ def _close(reading: _Reading) -> None:
         rule = f"is left out: {named} has {count} lines, {gathering.most} at most"
         reading.problems.append(LineProblem(first, None, None, "DOCUMENT_REFUSED", rule))
     else:
-        composed = gathering.compose([values for _, values in gathered])
+        composed = gathering.compose([values for _, values, _ in gathered])
         if isinstance(composed, Mapping):
-            lines = ",".join(str(line) for line, _ in gathered)
-            _stage(reading, first, {**composed, "lines": f"{{{lines}}}"})
+            lines = ",".join(str(line) for line, _, _ in gathered)
+            said = {str(line): words for line, _, words in gathered if words}
+            _stage(reading, first, {**composed, "lines": f"{{{lines}}}"}, said)
             return
         reading.problems += [
             LineProblem(
                 gathered[problem.line][0],
                 problem.column,
-                _value_of(gathered[problem.line][1], problem),
+                _value_of(*gathered[problem.line][1:], problem),
                 "DOCUMENT_REFUSED",
                 problem.rule,
             )
@@ -245,29 +247,34 @@ def _close(reading: _Reading) -> None:
     reading.refused += count
 
 
-def _read(reading: _Reading, record: Record) -> tuple[int, dict[str, str], list[LineProblem]]:
+def _read(
+    reading: _Reading, record: Record
+) -> tuple[int, dict[str, str], dict[str, str], list[LineProblem]]:
     if isinstance(record, LineProblem):
-        return record.line, {}, [record]
+        return record.line, {}, {}, [record]
     line, cells = record
     values, problems = reading.head.read(line, cells, reading.how)
+    said = reading.head.said(cells, values)
     company = values.pop("company", reading.order.company)
     if company != reading.order.company:
         rule = f"is not {reading.order.company}, whose import this is"
         problems.append(LineProblem(line, "company", shown(company), "WRONG_COMPANY", rule))
     if not problems:
         problems = [
-            LineProblem(line, p.column, _value_of(values, p), "LINE_REFUSED", p.rule)
+            LineProblem(line, p.column, _value_of(values, said, p), "LINE_REFUSED", p.rule)
             for p in reading.layout.judge(values)
         ]
-    return line, values, problems
+    return line, values, said, problems
 
 
-def _value_of(values: Mapping[str, str], problem: Problem) -> str | None:
-    said = values.get(problem.column)
-    return None if said is None else shown(said)
+def _value_of(values: Mapping[str, str], said: Mapping[str, str], problem: Problem) -> str | None:
+    value = values.get(problem.column)
+    return None if value is None else said.get(problem.column, shown(value))
 
 
-def _stage(reading: _Reading, line: int, values: Mapping[str, str]) -> None:
+def _stage(
+    reading: _Reading, line: int, values: Mapping[str, str], said: Mapping[str, object]
+) -> None:
     cells = [reading.order.job_id, str(line)]
     for name in reading.layout.staged:
         value = values.get(name)
@@ -275,6 +282,8 @@ def _stage(reading: _Reading, line: int, values: Mapping[str, str]) -> None:
             cells.append(EMPTY)
         else:
             cells.append(value.translate(ESCAPES) if "\\" in value else value)
+    words = json.dumps(said, ensure_ascii=False) if said else EMPTY
+    cells.append(words.translate(ESCAPES) if said else words)
     reading.rows.append("\t".join(cells) + "\n")
 
 

@@ -48,7 +48,7 @@ class BackfillMovements(Task):
     async def apply(self, conn: AsyncConnection, batch: Batch) -> Applied:
         """Write what is not there, and tell each line that cannot be."""
         ids = [row["id"] for row in await batch.fetch(conn, "r.id")]
-        moved = await move_goods(conn, batch.run.company, ids)
+        moved = await move_goods(conn, batch.run.company, ids, job_id=batch.run.job_id)
         return Applied(
             counts={"movements_written": moved.written, "lines_standing": moved.standing},
             rejects=[_reject(each) for each in moved.unmoved],

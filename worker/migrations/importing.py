@@ -132,7 +132,7 @@ class ImportTask(Task):
         await driver.copy_to_table(
             self._table,
             schema_name="books",
-            columns=["job_id", "line", *self._layout.staged],
+            columns=["job_id", "line", *self._layout.staged, "said"],
             source=BytesIO(portion.copy),
             format="text",
         )

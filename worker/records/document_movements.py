@@ -8,11 +8,12 @@ an account which is no stock moves nothing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from worker.records.import_movements import ONE_AT_A_TIME
+from worker.records.bringing import begin_bringing, end_bringing
 
 _MOVED = """
     WITH moved AS MATERIALIZED (
@@ -130,11 +131,12 @@ REFERRED = text("""
 INSERT_MOVEMENTS = text(f"""{_ALL}
     INSERT INTO books.stock_movements (company, brand, store, to_brand, to_store, item, kind,
            doc_id, doc_line, posting_date, qty_base, value, lot_id, ref_movement_id, uom, qty_doc,
-           currency, fc_amount, fc_rate)
+           currency, fc_amount, fc_rate, job_id)
     SELECT f.company, f.brand, f.store, f.to_brand, f.to_store, f.item, f.kind, f.doc_no,
            f.line_no, f.posting_date, coalesce(f.qty_base, 0), f.value, f.lot_id, f.ref_id, f.uom,
            f.qty_doc, CASE WHEN f.in_currency THEN f.currency END,
-           CASE WHEN f.in_currency THEN f.fc_net END, CASE WHEN f.in_currency THEN f.fc_rate END
+           CASE WHEN f.in_currency THEN f.fc_net END, CASE WHEN f.in_currency THEN f.fc_rate END,
+           CAST(:job_id AS uuid)
       FROM found f
      WHERE f.there IS NULL AND f.period_status = 'open'
        AND (f.ref_doc IS NULL OR f.ref_id IS NOT NULL)
@@ -178,21 +180,26 @@ class Moved:
     unmoved: Sequence[Unmoved]
 
 
-async def move_goods(conn: AsyncConnection, company: str, ids: Sequence[int]) -> Moved:
+async def move_goods(
+    conn: AsyncConnection, company: str, ids: Sequence[int], *, job_id: UUID
+) -> Moved:
     """Write the movements that posted documents lack, and of those that they refer to.
 
     Idempotent: a line that has its movement gets no other one. Others of `ids` are passed over.
     The period gate may refuse the statement (CH101) where a period closes at this moment. Imports
     of the company take turns with it until the transaction ends: their files may hold these lines.
+    Conflict where an ERP has written one of them at this very moment: roll back and repeat.
     """
-    await conn.execute(ONE_AT_A_TIME, {"company": company})
+    since = await begin_bringing(conn, company)
     referred = (await conn.scalars(REFERRED, {"ids": [*ids]})).all()
-    binds = {"company": company, "ids": sorted({*ids, *referred})}
+    binds = {"company": company, "ids": sorted({*ids, *referred}), "job_id": job_id}
     written = 0
     # Twice: what refers to a movement can name it once it is there, in an earlier statement.
     for _ in range(2):
         written += (await conn.execute(INSERT_MOVEMENTS, binds)).rowcount
     rows = (await conn.execute(JUDGE_MOVEMENTS, binds | {"asked": [*ids]})).mappings().all()
+    if written:
+        await end_bringing(conn, company, since)
     unmoved = [
         Unmoved(
             document_id=row["document_id"],

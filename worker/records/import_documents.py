@@ -9,13 +9,15 @@ from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.migrations.task import Applied, Batch, Reject
+from worker.records.staged_words import said_in_file
 
 SOURCE = "import"
 OF_LINE = re.compile(r"lines\[([0-9]+)\]\.(.+)")
+OF_BOTH = frozenset({"account", "store", "party", "memo"})
 TOLD_FAULTS = 3
 MERGE = """
     WITH staged AS MATERIALIZED (
-        SELECT r.line, r.type, r.doc_no, r.lines, r.body,
+        SELECT r.line, r.type, r.doc_no, r.lines, r.body, r.said,
                -- The same again behind it is one too many; anything else there is a part of it.
                (SELECT f.line FROM books.import_documents f
                  WHERE f.job_id = r.job_id AND f.type = r.type AND f.doc_no = r.doc_no
@@ -31,7 +33,8 @@ MERGE = """
                    coalesce((SELECT jsonb_agg(s.body ORDER BY s.line)
                                FROM staged s WHERE s.first_line IS NULL), '[]'),
                    :principal, :origin, CAST(:brands AS text[])) p)
-    SELECT s.line, s.type, s.doc_no, s.lines, s.first_line, p.outcome, p.code, p.detail, p.faults
+    SELECT s.line, s.type, s.doc_no, s.lines, s.said, s.first_line, p.outcome, p.code, p.detail,
+           p.faults
       FROM staged s
       LEFT JOIN numbered n ON n.line = s.line
       LEFT JOIN put p ON p.n = n.n
@@ -89,7 +92,7 @@ def _faulty(row: RowMapping) -> Reject:
         said.append(f"line {at}, {name or 'document'}: {other['rule']}")
     if len(faults) > TOLD_FAULTS:
         said.append(f"{len(faults) - TOLD_FAULTS} more")
-    value = first.get("value")
+    value = _said(first.get("field"), row) or first.get("value")
     return Reject(
         code=str(first.get("code") or row["code"]),
         rule="; ".join(said),
@@ -105,6 +108,14 @@ def _place(path: object, row: RowMapping) -> tuple[int, str | None]:
     if found is None or int(found[1]) >= len(lines):
         return row["line"], None if path is None else str(path)
     return lines[int(found[1])], found[2]
+
+
+def _said(path: object, row: RowMapping) -> str | None:
+    """Columns of a line that its document has too are called otherwise: line_store, line_memo."""
+    line, field = _place(path, row)
+    of_line = OF_LINE.fullmatch(str(path or "")) is not None
+    column = f"line_{field}" if of_line and field in OF_BOTH else str(field)
+    return said_in_file(row["said"], column, line=line)
 
 
 def _list_of(faults: Any) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.migrations.task import Applied, Batch, Reject
+from worker.records.staged_words import said_in_file
 
 ONE_AT_A_TIME = text("""
     SELECT pg_advisory_xact_lock(hashtextextended(
@@ -73,7 +74,7 @@ MERGE = """
     SELECT j.line, j.judgement, j.found, j.changes IS TRUE AS changes, j.adds_unit, j.code, j.unit,
            j.first_line, j.base_uom, j.qty_scale, j.costing_method, j.lot_tracked, j.unit_num,
            j.old_base_uom, j.old_qty_scale, j.old_costing_method, j.old_lot_tracked, j.old_num,
-           j.old_den,
+           j.old_den, j.said,
            (SELECT count(*) FROM added) + (SELECT count(*) FROM changed)
                + (SELECT count(*) FROM units) AS written
       FROM judged j ORDER BY j.line"""
@@ -110,7 +111,7 @@ def _outcome(row: RowMapping) -> str:
 def _reject(row: RowMapping) -> Reject:
     code, _, field = row["judgement"].partition(":")
     said: dict[str, Any] = {**row, "old": row.get(f"old_{field}")}
-    value = row[field]
+    value = said_in_file(row["said"], field) or row[field]
     return Reject(
         code=code,
         rule=RULES[code].format_map(said),

@@ -1,29 +1,56 @@
 """Merge staged lines of movements into the books: judged set-based, then written in one statement.
 
-A line is known by document, line and kind (an opening: by day, store, item and lot). One that is in
-the books already is left as it is, and refused where it says something else: movements are facts,
-what is wrong with one is taken back by another.
+A line is known by document, line and kind, an opening also by day, store, item and lot. One that is
+in the books already is left as it is, and refused where it says something else: movements are
+facts, what is wrong with one is taken back by another.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.migrations.task import Applied, Batch, Reject
+from worker.records.bringing import begin_bringing, end_bringing
+from worker.records.staged_words import said_in_file
 
-# Two merges of a company, or one and a backfill, would not see each other's rows.
-ONE_AT_A_TIME = text("""
-    SELECT pg_advisory_xact_lock(hashtextextended('books.import_movements/' || :company, 0))""")
 BY_NUMBER = """
+            SELECT m.id FROM books.stock_movements m
              WHERE m.doc_id = r.doc_id AND m.doc_line = r.doc_line AND m.kind = r.kind
-               AND (m.reverses_movement_id IS NULL) = (r.reverses_doc IS NULL)"""
+               AND (m.reverses_movement_id IS NULL) = (r.reverses_doc IS NULL)
+               AND m.company || '' = :company ORDER BY m.id LIMIT 1"""
+# What lies at a place on a day, in one line or in several: what was taken back is not there.
 BY_PLACE = """
+            SELECT min(m.id) AS id, sum(m.qty_base) AS qty_base, sum(m.value) AS value
+              FROM books.stock_movements m
              WHERE m.kind = 'opening' AND m.item = r.item AND m.store = r.store
                AND m.posting_date = r.posting_date AND m.lot_id IS NOT DISTINCT FROM r.lot
-               AND m.reverses_movement_id IS NULL"""
+               AND m.company || '' = :company AND m.reverses_movement_id IS NULL
+               AND (SELECT true FROM books.stock_movements b
+                     WHERE b.reverses_movement_id = m.id) IS NULL"""
+# An opening that a file numbers is known by its place too, but for what the same file's other lines
+# have written there: several of them may open one place, as layers at prices of their own.
+NOBODY = "SELECT CAST(NULL AS bigint) AS id"
+OF_OTHERS = """
+               AND r.kind = 'opening' AND r.reverses_doc IS NULL AND n.id IS NULL
+               AND (SELECT true FROM books.import_movements f
+                     WHERE f.job_id = r.job_id AND f.doc_id = m.doc_id AND f.doc_line = m.doc_line
+                       AND f.kind = 'opening' LIMIT 1) IS NULL"""
+SEVERAL = """(
+            SELECT true FROM books.import_movements f
+             WHERE r.kind = 'opening' AND f.kind = 'opening' AND f.job_id = r.job_id
+               AND f.item = r.item AND f.store = r.store AND f.posting_date = r.posting_date
+               AND f.lot IS NOT DISTINCT FROM r.lot AND f.line <> r.line LIMIT 1)"""
+# An opening that was taken back stays taken back; what is right comes in a line of another number.
+TAKEN_BACK = """
+            SELECT m.id FROM books.stock_movements m
+             WHERE e.id IS NULL AND m.doc_id = r.doc_id AND m.doc_line = r.doc_line
+               AND m.kind = 'opening' AND m.item = r.item AND m.store = r.store
+               AND m.posting_date = r.posting_date AND m.lot_id IS NOT DISTINCT FROM r.lot
+               AND m.company || '' = :company AND m.reverses_movement_id IS NULL
+             ORDER BY m.id LIMIT 1"""
 FIRST_BY_NUMBER = """
             SELECT f.line FROM books.import_movements f
              WHERE f.job_id = r.job_id AND f.doc_id = r.doc_id AND f.doc_line = r.doc_line
@@ -50,7 +77,8 @@ COMPARED = (
 )
 # What a line refers to is said by document and line: ids are the database's.
 REFERENCES = ", ".join(
-    f"('{name}', ({there}.doc_id, {there}.doc_line) IS DISTINCT FROM (j.{name}_doc, j.{name}_line))"
+    f"('{name}', NOT j.by_place AND ({there}.doc_id, {there}.doc_line) "
+    f"IS DISTINCT FROM (j.{name}_doc, j.{name}_line))"
     for name, there in (("ref", "f"), ("reverses", "k"))
 )
 FACTS = """
@@ -65,7 +93,7 @@ FACTS = """
                r.lot AS lot_id, r.uom, CASE WHEN r.uom IS NOT NULL THEN r.quantity END AS qty_doc,
                r.quantity, r.currency, r.fc_amount, r.fc_rate, r.cost_basis, r.brand AS said_brand,
                r.ref_doc, r.ref_line, r.reverses_doc, r.reverses_line, r.value AS said_value,
-               s.brand, t.brand AS to_brand, i.code IS NOT NULL AS item_known, i.base_uom,
+               r.said, s.brand, t.brand AS to_brand, i.code IS NOT NULL AS item_known, i.base_uom,
                CASE WHEN r.uom IS NULL OR r.uom = i.base_uom THEN 1 ELSE u.num END AS num,
                CASE WHEN r.uom IS NULL OR r.uom = i.base_uom THEN 1 ELSE u.den END AS den,
                CAST(10 AS numeric) ^ i.qty_scale AS one, b.minor, b.own, p.status AS period,
@@ -73,7 +101,9 @@ FACTS = """
                     ELSE floor(r.fc_amount * CASE WHEN r.fc_rate IS NULL AND r.currency = b.own
                                                   THEN 1 ELSE r.fc_rate END * b.minor + 0.5)
                     END AS value,
-               e.id AS found, first.line AS first_line, q.id AS ref_id, v.id AS reversed_id
+               coalesce(n.id, e.id, k.id) AS found, n.id IS NULL AND e.id IS NOT NULL AS by_place,
+               e.qty_base AS lies, e.value AS worth, {several} AS several,
+               first.line AS first_line, q.id AS ref_id, v.id AS reversed_id
           FROM lines r CROSS JOIN books b
           LEFT JOIN books.stores s ON s.company = :company AND s.code = r.store
           LEFT JOIN books.stores t ON t.company = :company AND t.code = r.to_store
@@ -82,9 +112,9 @@ FACTS = """
                  ON u.company = :company AND u.item = r.item AND u.unit = r.uom
           LEFT JOIN books.periods p
                  ON p.company = :company AND r.posting_date BETWEEN p.starts_on AND p.ends_on
-          LEFT JOIN LATERAL (
-            SELECT m.id FROM books.stock_movements m{same}
-               AND m.company || '' = :company ORDER BY m.id LIMIT 1) e ON true
+          LEFT JOIN LATERAL ({number}) n ON true
+          LEFT JOIN LATERAL ({place}) e ON true
+          LEFT JOIN LATERAL ({taken_back}) k ON true
           LEFT JOIN LATERAL ({first}) first ON true
           LEFT JOIN LATERAL (
             SELECT m.id FROM books.stock_movements m
@@ -155,17 +185,20 @@ FACTS = """
         INSERT INTO books.stock_movements
                (id, company, brand, item, store, to_brand, to_store, kind, doc_id, doc_line,
                 posting_date, posting_seq, qty_base, value, lot_id, ref_movement_id, cost_basis,
-                reverses_movement_id, uom, qty_doc, currency, fc_amount, fc_rate)
+                reverses_movement_id, uom, qty_doc, currency, fc_amount, fc_rate, job_id)
         SELECT id, :company, brand, item, store, to_brand, to_store, kind, doc_id, doc_line,
                posting_date, posting_seq, qty_base, value, lot_id, ref_movement_id, cost_basis,
-               reverses_movement_id, uom, qty_doc, currency, fc_amount, fc_rate
+               reverses_movement_id, uom, qty_doc, currency, fc_amount, fc_rate,
+               CAST(:job_id AS uuid)
           FROM judged WHERE judgement IS NULL ORDER BY line
         RETURNING 1)
     SELECT j.line, j.judgement, j.found, j.first_line, j.item, j.store, j.to_store, j.uom,
            j.quantity, j.said_value, j.value, j.posting_date, j.doc_id, j.doc_line, j.ref_doc,
            j.ref_line, j.reverses_doc, j.reverses_line, j.said_brand, j.brand, j.base_uom,
            j.period, j.fc_rate, j.fc_amount, j.currency, j.kind,
-           (SELECT count(*) FROM written) AS written,
+           (SELECT count(*) FROM written) AS written, j.by_place, j.said,
+           (SELECT m.doc_id || ', line ' || m.doc_line FROM books.stock_movements m
+             WHERE m.id = j.found AND j.by_place) AS there,
            ARRAY(SELECT n.name FROM books.stock_movements m
                    LEFT JOIN books.stock_movements f ON f.id = m.ref_movement_id
                    LEFT JOIN books.stock_movements k ON k.id = m.reverses_movement_id
@@ -196,15 +229,30 @@ RULES: Mapping[str, str] = {
     "this line",
     "DIFFERS": "of document {doc_id} is in the books with another {differing}: a movement is never "
     "changed; take it back (reverses_doc, reverses_line) and give the new one another line",
+    "PLACE_DIFFERS": "opens what document {there}, has opened in the books, with another "
+    "{differing}: take that back (reverses_doc, reverses_line), or leave this line out",
 }
 VALUES = {"quantity": "quantity", "value": "said_value"}
 
 
+# Of an opening that is known by its place: what lies there altogether, in however many lines.
+LYING = """('quantity', j.by_place AND j.lies IS DISTINCT FROM j.qty_base),
+                   ('value', j.by_place AND j.worth IS DISTINCT FROM j.value),
+                   ('number of lines', j.by_place AND j.several)"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """How a line is found again: SQL of the same row in the books, and of an earlier line."""
+    """How a line is found again: SQL of the same row in the books, and of an earlier line.
 
-    same: str
+    `number` finds it by its document, `place` an opening by what lies there, `taken_back` one that
+    was there; `several`: whether the file has more lines for its place.
+    """
+
+    number: str
+    place: str
+    taken_back: str
+    several: str
     first: str
     here: str
     compared: Sequence[str]
@@ -213,31 +261,40 @@ class Identity:
     @property
     def statement(self) -> str:
         """The merge of a batch."""
-        pairs = ", ".join(
-            f"('{NAMES.get(name, name)}', m.{name} IS DISTINCT FROM j.{name})"
+        pairs = [
+            f"('{NAMES.get(name, name)}', NOT j.by_place AND m.{name} IS DISTINCT FROM j.{name})"
             for name in self.compared
-        )
+        ]
         if self.references is not None:
-            pairs = f"{pairs}, {self.references}"
+            pairs.append(self.references)
         return (
-            FACTS.replace("{same}", self.same)
+            FACTS.replace("{number}", self.number)
+            .replace("{place}", self.place)
+            .replace("{taken_back}", self.taken_back)
+            .replace("{several}", self.several)
             .replace("{first}", self.first)
             .replace("{here}", self.here)
             .replace("{plain}", PLAIN)
             .replace("{referred}", REFERRED)
-            .replace("{pairs}", pairs)
+            .replace("{pairs}", ", ".join([*pairs, LYING]))
         )
 
 
 NUMBERED = Identity(
-    same=BY_NUMBER,
+    number=BY_NUMBER,
+    place=BY_PLACE + OF_OTHERS,
+    taken_back=NOBODY,
+    several=SEVERAL,
     first=FIRST_BY_NUMBER,
     here="CAST(NULL AS bigint)",
     compared=COMPARED,
     references=REFERENCES,
 )
 PLACED = Identity(
-    same=BY_PLACE,
+    number=NOBODY,
+    place=BY_PLACE,
+    taken_back=TAKEN_BACK,
+    several="false",
     first=FIRST_BY_PLACE,
     here=HERE_BY_PLACE,
     compared=[name for name in COMPARED if name not in {"posting_date", "posting_seq"}],
@@ -245,12 +302,17 @@ PLACED = Identity(
 
 
 async def merge_movements(conn: AsyncConnection, batch: Batch, identity: Identity) -> Applied:
-    """Write the batch's lines that are right and new; the others are counted, or refused."""
+    """Write the batch's lines that are right and new; the others are counted, or refused.
+
+    Conflict where somebody else has written one of them at this very moment: to be repeated.
+    """
     company = batch.run.company
-    await conn.execute(ONE_AT_A_TIME, {"company": company})
-    binds = {"company": company, "brand": batch.run.brand}
+    since = await begin_bringing(conn, company)
+    binds = {"company": company, "brand": batch.run.brand, "job_id": batch.run.job_id}
     rows = (await batch.execute(conn, identity.statement, **binds)).mappings().all()
     counts = {"created": int(rows[0]["written"])}
+    if counts["created"] and not batch.run.dry_run:
+        await end_bringing(conn, company, since)
     rejects = []
     for row in rows:
         if row["judgement"] is None:
@@ -266,10 +328,12 @@ def _reject(row: RowMapping, company: str) -> Reject:
     code, _, field = row["judgement"].partition(":")
     code = "DIFFERS" if code == "FOUND" else code
     said: dict[str, Any] = {**row, "company": company, "differing": " and ".join(row["differing"])}
-    value = row.get(VALUES.get(field, field))
+    value = said_in_file(row["said"], field) or row.get(VALUES.get(field, field))
     return Reject(
         code=code,
-        rule=RULES[code].format_map(said),
+        rule=RULES["PLACE_DIFFERS" if code == "DIFFERS" and row["by_place"] else code].format_map(
+            said
+        ),
         line=row["line"],
         field=field,
         value=None if value is None else str(value),

@@ -10,9 +10,13 @@ JOB = "01a22c80-0000-7000-8000-000000000000"
 
 
 class Found(NamedTuple):
-    """The staged values of each line by its number, and what is wrong with the others."""
+    """The staged values of each line by its number, and what is wrong with the others.
+
+    `said` is what stands in cells that are not written as their values, as it is staged.
+    """
 
     rows: dict[int, dict[str, str]]
+    said: dict[int, str]
     problems: list[tuple[int, str | None, str]]
     rules: list[str]
     lines: int
@@ -38,15 +42,17 @@ def read(path: Path, content: bytes | str, layout: str = "movements", **given: A
 
 
 def _all(path: Path, layout: str, most: int, again: dict[str, Any] | None) -> Found:
-    found = Found({}, [], [], 0, 0)
+    found = Found({}, {}, [], [], 0, 0)
     while True:
         portion = take(str(path), most)
         for line in portion.copy.decode().splitlines():
-            job, number, *cells = line.split("\t")
+            job, number, *cells, said = line.split("\t")
             assert job == JOB
             values = zip(LAYOUTS[layout].staged, cells, strict=True)
             assert int(number) not in found.rows, "each line once"
             found.rows[int(number)] = {k: v for k, v in values if v != "\\N"}
+            if said != "\\N":
+                found.said[int(number)] = said.replace("\\\\", "\\")
         found.problems.extend((p.line, p.column, p.code) for p in portion.problems)
         found.rules.extend(p.rule for p in portion.problems)
         found = found._replace(
