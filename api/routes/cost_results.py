@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.authentication import Caller
 from api.cost_pages import (
     DIFFERENCES_STAND,
     ERRORS_STAND,
@@ -33,6 +34,7 @@ from api.cursors import as_number, read_code_cursor, write_code_cursor
 from api.dependencies import Ready, Who
 from api.description import problems
 from api.queries import Limit
+from api.resources import Resources
 from api.responses import json_response
 from shared.costs.rows import (
     FIRST,
@@ -131,6 +133,13 @@ async def results(
 
     A run whose rows are being computed, or are gone, has none to show: 409 or 410, never a part.
     """
+    return json_response(await read_results(run_id, query, resources, who))
+
+
+async def read_results(
+    run_id: int, query: ResultsQuery, resources: Resources, who: Caller
+) -> dict[str, Any]:
+    """What ResultPage describes; ProblemRaised where this caller finds no whole run."""
     after = _after(query.cursor)
     async with resources.transaction() as conn:
         run = await required_run(conn, run_id, who)
@@ -145,7 +154,7 @@ async def results(
         rows = await run_results(conn, run_id, wanted, after=after, limit=query.limit + 1)
         await require_rows(conn, run)
     place = {"company": run["company"], "period": run["period"]}
-    return json_response(place | _page(rows, query, run["minor_digits"]))
+    return place | _page(rows, query, run["minor_digits"])
 
 
 def _after(cursor: str | None) -> Any:
@@ -170,6 +179,13 @@ async def errors(
     run_id: RunId, query: Annotated[ErrorsQuery, Query()], resources: Ready, who: Who
 ) -> Response:
     """Show which items a run could not cost, why, and the movements that cause it."""
+    return json_response(await read_errors(run_id, query, resources, who))
+
+
+async def read_errors(
+    run_id: int, query: ErrorsQuery, resources: Resources, who: Caller
+) -> dict[str, Any]:
+    """What ErrorPage describes; ProblemRaised where this caller finds no whole run."""
     after = _error_after(query.cursor)
     async with resources.transaction() as conn:
         run = await required_run(conn, run_id, who)
@@ -187,9 +203,7 @@ async def errors(
     last = page[-1] if len(rows) > query.limit else None
     key = None if last is None else (last["brand"], last["item"], str(last["number"]))
     shown = [error_view(row, movements, minor_digits=run["minor_digits"]) for row in page]
-    return json_response(
-        {"errors": shown, "next_cursor": None if key is None else write_code_cursor(*key)}
-    )
+    return {"errors": shown, "next_cursor": None if key is None else write_code_cursor(*key)}
 
 
 def _error_after(cursor: str | None) -> tuple[str, str, int]:
@@ -209,6 +223,13 @@ async def differences(
     run_id: RunId, query: Annotated[DifferencesQuery, Query()], resources: Ready, who: Who
 ) -> Response:
     """Show what a preview would change, against the results that were active when it ended."""
+    return json_response(await read_differences(run_id, query, resources, who))
+
+
+async def read_differences(
+    run_id: int, query: DifferencesQuery, resources: Resources, who: Caller
+) -> dict[str, Any]:
+    """What DifferencePage describes; ProblemRaised where this caller finds no preview's."""
     item, brand, account = _after(query.cursor)
     async with resources.transaction() as conn:
         run = await required_run(conn, run_id, who)
@@ -229,13 +250,11 @@ async def differences(
     page, more = rows[: query.limit], len(rows) > query.limit
     key = [page[-1][name] for name in ("item", "brand", "account")] if more else []
     digits = run["minor_digits"]
-    return json_response(
-        {
-            "accounts": [difference_view(each, minor_digits=digits) for each in accounts],
-            "differences": [difference_view(each, minor_digits=digits) for each in page],
-            "next_cursor": write_code_cursor(*key) if more else None,
-        }
-    )
+    return {
+        "accounts": [difference_view(each, minor_digits=digits) for each in accounts],
+        "differences": [difference_view(each, minor_digits=digits) for each in page],
+        "next_cursor": write_code_cursor(*key) if more else None,
+    }
 
 
 @router.get(

@@ -1,10 +1,11 @@
 """Cost runs: which there are, and what proves each."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.authentication import Caller
 from api.cost_pages import (
     Code,
     Cursor,
@@ -19,6 +20,7 @@ from api.cursors import as_number, read_cursor, write_cursor
 from api.dependencies import Ready, Who
 from api.description import problems
 from api.queries import Limit
+from api.resources import Resources
 from api.responses import json_response
 from shared.costs.runs import count_items, list_runs, prove
 
@@ -51,6 +53,11 @@ class RunPage(BaseModel):
 )
 async def runs(query: Annotated[RunsQuery, Query()], resources: Ready, who: Who) -> Response:
     """List a company's cost runs, newest first; an account with some brands sees its part."""
+    return json_response(await read_runs(query, resources, who))
+
+
+async def read_runs(query: RunsQuery, resources: Resources, who: Caller) -> dict[str, Any]:
+    """What RunPage describes; ProblemRaised for a company or period that is none."""
     before = None if query.cursor is None else _run_before(query.cursor)
     async with resources.transaction() as conn:
         rows = await list_runs(
@@ -67,7 +74,7 @@ async def runs(query: Annotated[RunsQuery, Query()], resources: Ready, who: Who)
     page = rows[: query.limit]
     following = write_cursor(str(page[-1]["id"])) if len(rows) > query.limit else None
     shown = [run_summary(row, brands_of(row, who.scope)) for row in page]
-    return json_response({"runs": shown, "next_cursor": following})
+    return {"runs": shown, "next_cursor": following}
 
 
 def _run_before(cursor: str) -> int:
@@ -84,6 +91,11 @@ async def show(run_id: RunId, resources: Ready, who: Who) -> Response:
 
     One that was superseded keeps its totals, its checksum and what it was computed from.
     """
+    return json_response(await read_run_view(run_id, resources, who))
+
+
+async def read_run_view(run_id: int, resources: Resources, who: Caller) -> dict[str, Any]:
+    """What RunView describes; ProblemRaised where there is no such run for this caller."""
     async with resources.transaction() as conn:
         run = await required_run(conn, run_id, who)
         brands = brands_of(run, who.scope)
@@ -94,4 +106,4 @@ async def show(run_id: RunId, resources: Ready, who: Who) -> Response:
             again = await required_run(conn, run_id, who)
             if again["status"] != "active":  # its rows may have gone while they were counted
                 run, counts, proven = again, None, None
-    return json_response(run_view(run, brands, counts, proven))
+    return run_view(run, brands, counts, proven)

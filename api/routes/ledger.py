@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from api.authentication import Caller
 from api.cost_pages import LARGEST_ID, Code, Cursor, Name, minor_digits_of, refuse_unknown_place
 from api.cursors import as_number, read_cursor, refused_cursor, write_cursor
 from api.dependencies import Ready, Who
@@ -35,6 +36,7 @@ from api.ledger_views import (
 )
 from api.problems import Problem, ProblemRaised, field_problem
 from api.queries import Limit, digits_only
+from api.resources import Resources
 from api.responses import json_response
 from shared.costs.shown import scaled
 from shared.ledger.entries import list_entries, read_entry, read_lines, verify_chain
@@ -196,11 +198,16 @@ def _entry_not_found(entry_id: int) -> Problem:
 )
 async def balance(query: Annotated[BalanceQuery, Query()], resources: Ready, who: Who) -> Response:
     """Trial balance: each account with opening, debits, credits and closing of the days."""
+    return json_response(await read_balance(query, resources, who))
+
+
+async def read_balance(query: BalanceQuery, resources: Resources, who: Caller) -> dict[str, Any]:
+    """What TrialBalanceView describes; ProblemRaised for unknown books."""
     async with resources.reading() as conn:
         span = await span_of(conn, who.scope, query)
         digits = await minor_digits_of(conn, query.company)
         rows = await trial_balance(conn, span, level=query.level)
-    return json_response(span_members(span) | trial_balance_view(rows, digits))
+    return span_members(span) | trial_balance_view(rows, digits)
 
 
 @router.get(

@@ -7,10 +7,12 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import RowMapping
 
+from api.authentication import Caller
 from api.cost_pages import Code, Period, minor_digits_of, refuse_unknown_place
 from api.dependencies import Ready, Who
 from api.description import problems
 from api.queries import Limit
+from api.resources import Resources
 from api.responses import json_response
 from shared.costs.shown import scaled
 from shared.ledger.control import Controlled, compare, has_chart, list_differing, unposted
@@ -80,6 +82,11 @@ class ControlView(BaseModel):
 )
 async def control(query: Annotated[ControlQuery, Query()], resources: Ready, who: Who) -> Response:
     """Compare the goods of a period; an account with some brands sees the pools of these."""
+    return json_response(await read_control(query, resources, who))
+
+
+async def read_control(query: ControlQuery, resources: Resources, who: Caller) -> dict[str, Any]:
+    """What ControlView describes; ProblemRaised for unknown books."""
     async with resources.reading() as conn:
         await refuse_unknown_place(conn, who.scope, query.company, query.period)
         days = await days_of(conn, query.company, query.period)
@@ -96,7 +103,7 @@ async def control(query: Annotated[ControlQuery, Query()], resources: Ready, who
         totals = await compare(conn, controlled, 0)
         drafts = await unposted(conn, controlled, MOST_DRAFTS)
         rows = await list_differing(conn, controlled, query.limit) if totals.differing else []
-    shown = {
+    return {
         "company": query.company,
         "period": query.period,
         "chart": chart,
@@ -109,7 +116,6 @@ async def control(query: Annotated[ControlQuery, Query()], resources: Ready, who
         "drafts": drafts.n,
         "first_drafts": list(drafts.first or ()),
     }
-    return json_response(shown)
 
 
 def _difference(row: RowMapping, reasons: Sequence[RowMapping], digits: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from api.authentication import Caller
 from api.bodies import SubmitAnswer
 from api.company_wide import refuse_others, unknown_company
 from api.cursors import read_cursor, write_cursor
@@ -23,6 +24,7 @@ from api.period_views import (
 from api.periods import Act, asked_close, reopened, shown_period
 from api.problems import ProblemRaised
 from api.queries import Limit, refuse_nul
+from api.resources import Resources
 from api.responses import json_response
 from shared.kinds.costing import PERIOD
 from shared.periods import PeriodKey, is_seen, list_periods
@@ -77,6 +79,11 @@ class ReopenBody(CloseBody):
 )
 async def periods(query: Annotated[PeriodsQuery, Query()], resources: Ready, who: Who) -> Response:
     """Show a company's periods, newest first, with how the costs of each stand."""
+    return json_response(await read_periods(query, resources, who))
+
+
+async def read_periods(query: PeriodsQuery, resources: Resources, who: Caller) -> dict[str, Any]:
+    """What PeriodPage describes; ProblemRaised for a company that is none of this caller's."""
     before = None if query.cursor is None else read_cursor(query.cursor, keys=1)[0]
     async with resources.reading() as conn:
         if not await is_seen(conn, query.company, scope=who.scope):
@@ -86,7 +93,7 @@ async def periods(query: Annotated[PeriodsQuery, Query()], resources: Ready, who
         )
     page = rows[: query.limit]
     more = write_cursor(page[-1]["period"]) if len(rows) > query.limit else None
-    return json_response({"periods": [period_summary(row) for row in page], "next_cursor": more})
+    return {"periods": [period_summary(row) for row in page], "next_cursor": more}
 
 
 @router.get(

@@ -227,4 +227,4 @@ def sentence(entry: Entry, plan: Plan, language: Language) -> str:
     said = translate(language, f"simulator.say.{entry.action}", **values)
     if entry.doubled is not None:
         said += " " + translate(language, "simulator.say_doubled", **values)
-    return said
+    return said[0].upper() + said[1:]

@@ -39,6 +39,7 @@ WANTED = """
        AND (p.brand, p.item, p.pool) > (:brand_after, :item_after, :pool_after)
        AND (CAST(:brands AS text[]) IS NULL OR p.brand = ANY (CAST(:brands AS text[])))
        AND (CAST(:item AS text) IS NULL OR p.item = :item)
+       AND (CAST(:items AS text[]) IS NULL OR p.item = ANY (CAST(:items AS text[])))
        AND (CAST(:pool AS text) IS NULL OR p.pool = :pool)
        AND (CAST(:store AS text) IS NULL OR EXISTS (
             SELECT FROM books.store_balances b
@@ -79,12 +80,13 @@ ACTIVE_RESULTS = text(f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which results: of an item, of a pool, of the pools that a store lies in."""
+    """Which results: of an item or several, of a pool, of the pools that a store lies in."""
 
     company: str
     period: str
     brands: Sequence[str] | None = None
     item: str | None = None
+    items: Sequence[str] | None = None
     pool: str | None = None
     store: str | None = None
 
@@ -95,6 +97,7 @@ class Wanted:
             "period": self.period,
             "brands": None if self.brands is None else [*self.brands],
             "item": self.item,
+            "items": None if self.items is None else [*self.items],
             "pool": self.pool,
             "store": self.store,
             "brand_after": after[0],

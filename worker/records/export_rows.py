@@ -84,7 +84,7 @@ class Source:
     more: Mapping[str, Any]
 
 
-NONE_WANTED = {"item": None, "pool": None, "store": None}
+NONE_WANTED = {"item": None, "items": None, "pool": None, "store": None}
 SOURCES: Mapping[str, Source] = {
     "results": Source(
         statement=RUN_RESULTS,

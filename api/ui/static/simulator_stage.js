@@ -104,7 +104,7 @@ class Stage {
     const box = drawn("rect", { class: "box", x, y, width: w, height: JOB_HEIGHT, rx: 6 }, group);
     drawn("text", { class: "name", x: x + 10, y: y + 20 }, group, this.jobName(number));
     const state = drawn("text", { class: "quiet", x: x + w - 10, y: y + 20, "text-anchor": "end" }, group);
-    const pieces = this.plan.pieces, each = Math.min(54, (w - 20 - (pieces - 1) * 4) / pieces);
+    const pieces = this.plan.pieces, each = Math.min(84, (w - 20 - (pieces - 1) * 4) / pieces);
     const marks = Array.from({ length: pieces }, (_, n) => {
       const left = x + 10 + n * (each + 4);
       return {
@@ -113,10 +113,10 @@ class Stage {
       };
     });
     const barWide = w - 130;
-    drawn("rect", { class: "track", x: x + 10, y: y + 58, width: barWide, height: 8, rx: 4 }, group);
+    const track = drawn("rect", { class: "track", x: x + 10, y: y + 58, width: barWide, height: 8, rx: 4 }, group);
     const lease = drawn("rect", { class: "lease", x: x + 10, y: y + 58, width: 0, height: 8, rx: 4 }, group);
     const left = drawn("text", { class: "quiet", x: x + w - 10, y: y + 67, "text-anchor": "end" }, group);
-    return { box, state, marks, lease, left, barWide, x, y, w, middle: y + JOB_HEIGHT / 2 };
+    return { box, state, marks, track, lease, left, barWide, x, y, w, middle: y + JOB_HEIGHT / 2 };
   }
 
   workerBox(number, x, y, w) {
@@ -156,6 +156,7 @@ class Stage {
     });
     const left = job.lease === null ? 0 : Math.max(0, job.lease - now) / 1000;
     const share = Math.min(1, left / this.plan.lease);
+    set(at.track, { width: job.state === "running" ? at.barWide : 0 });
     set(at.lease, { width: (at.barWide * share).toFixed(1), class: share < 0.34 ? "lease low" : "lease" });
     set(at.left, { class: job.expired ? "quiet alarm" : "quiet" });
     say(at.left, job.expired ? this.words.expired
@@ -175,9 +176,9 @@ class Stage {
     say(at.what, worker.job === null ? "" : this.jobName(worker.job) + fence + piece);
     set(at.message, { r: worker.hidden === null ? 0 : 6 });
     // A frozen worker's bar stands still: it does not know that time passes.
-    if (!worker.paused) at.share = worker.pc !== "ready" && !down ? 0
+    const share = worker.paused ? worker.share : worker.pc !== "ready" && !down ? 0
       : Math.min(1, Math.max(0, (now - worker.since) / (worker.until - worker.since || 1)));
-    set(at.work, { width: (at.barWide * (at.share || 0)).toFixed(1) });
+    set(at.work, { width: (at.barWide * share).toFixed(1) });
   }
 
   drawTies(frame) {

@@ -391,7 +391,10 @@ WORDS = {
         "The run ends here: a run lasts an hour of its own time at most.",
         "Lượt chạy dừng ở đây: mỗi lượt dài nhất một giờ theo đồng hồ của nó.",
     ),
-    "simulator.stopped.ended": ("Nothing more happens.", "Không còn gì xảy ra nữa."),
+    "simulator.stopped.ended": (
+        "The run ends when nothing more can happen.",
+        "Lượt chạy kết thúc khi không còn gì có thể xảy ra.",
+    ),
     # The controls.
     "simulator.controls": ("Try it yourself", "Tự thử"),
     "simulator.apply": ("Make a new run", "Tạo lượt chạy mới"),

@@ -180,9 +180,9 @@ class Clock:
 
     def _stop(self, hand: Hand) -> None:
         """Stopped: what is left to do is done after it goes on."""
-        left = max(hand.done - self.now, STEP)
+        left, worked = max(hand.done - self.now, STEP), self.now - hand.since
         hand.resume = self.now + self._about(self.plan.pause_seconds * SECOND)
-        hand.done = hand.resume + left
+        hand.since, hand.done = hand.resume - worked, hand.resume + left
         hand.pause = hand.crash = None
 
     def _began(self, hand: Hand, was: Worker, worker: Worker) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from shared.model.actions import ACTIONS
 from shared.model.model import Model
 from shared.model.state import BELIEVES, RUNNING, Job, State, Worker
-from shared.model.timed.clock import SECOND, Clock
+from shared.model.timed.clock import SECOND, Clock, Hand
 from shared.model.timed.plan import FENCE, Plan
 from shared.model.trace import Action, Counterexample, find_counterexample, take
 from shared.model.transitions import is_owner
@@ -222,6 +222,7 @@ class _Player:
             "fence": worker.fence if worker.pc in BELIEVES else None,
             "piece": worker.chunk + 1 if worker.pc == "ready" else None,
             "paused": worker.paused,
+            "share": _share_done(hand) if worker.paused else None,
             "zombie": _is_zombie(worker, self._state.jobs),
             "since": hand.since,
             "until": hand.free if idle else hand.done,
@@ -245,6 +246,13 @@ class _Player:
 
 def _later(act: Callable[[Any], int], argument: Any) -> Callable[[], int]:
     return lambda: act(argument)
+
+
+def _share_done(hand: Hand) -> float | None:
+    """How much of its piece a stopped worker has done."""
+    if hand.resume is None:
+        return None
+    return round((hand.resume - hand.since) / (hand.done - hand.since), 3)
 
 
 def _is_zombie(worker: Worker, jobs: tuple[Job, ...]) -> bool:
