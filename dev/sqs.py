@@ -88,7 +88,7 @@ def _ministack(port: int) -> tuple[list[str], dict[str, str]]:
         "BIND_HOST": "127.0.0.1",
         "MINISTACK_HOST": "127.0.0.1",  # the host in queue URLs
         "MINISTACK_REGION": REGION,
-        "SERVICES": "sqs,s3",
+        "SERVICES": "sqs,s3,sns,cloudwatch",
         "IOT_MTLS_ENABLED": "0",
         "SFTP_ENABLED": "0",
         "LOG_LEVEL": "WARNING",
