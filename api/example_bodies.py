@@ -305,6 +305,7 @@ WHY = {
     "running_of_kind": None,
     "max_running": None,
     "limit": None,
+    "freeze": None,
     "lock": None,
     "owner": None,
     "redrive": None,

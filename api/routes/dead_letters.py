@@ -107,8 +107,8 @@ async def list_dead_letters(
             messages = await list_dead_messages(conn, before=number, limit=query.limit + 1)
     keys = [_next_key(rows, query.limit) for rows in (jobs, messages)]
     body = {
-        "jobs": [_dead_job(row) for row in jobs[: query.limit]],
-        "messages": [_dead_message(row) for row in messages[: query.limit]],
+        "jobs": [dead_job(row) for row in jobs[: query.limit]],
+        "messages": [dead_message(row) for row in messages[: query.limit]],
         "next_cursor": None if keys == [END, END] else write_cursor(*keys),
     }
     return json_response(body)
@@ -123,7 +123,8 @@ def _next_key(rows: list[Any], limit: int) -> str:
     return str(rows[limit - 1]["id"]) if len(rows) > limit else END
 
 
-def _dead_job(row: RowMapping) -> dict[str, Any]:
+def dead_job(row: RowMapping) -> dict[str, Any]:
+    """What DeadJobView describes, of a row of list_dead_jobs()."""
     url = job_url(row["id"])
     return {
         "id": str(row["id"]),
@@ -138,7 +139,8 @@ def _dead_job(row: RowMapping) -> dict[str, Any]:
     }
 
 
-def _dead_message(row: RowMapping) -> dict[str, Any]:
+def dead_message(row: RowMapping) -> dict[str, Any]:
+    """What DeadMessageView describes, of a row of list_dead_messages()."""
     shown, encoding = shown_body(row["body"])
     return {
         "id": row["id"],

@@ -1,7 +1,7 @@
 """The list of jobs, page by page."""
 
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from api.authentication import Caller
 from api.bodies import JobSummary, job_summary, parse_instant
 from api.cursors import read_job_cursor, write_cursor
 from api.dependencies import Ready, Who
@@ -102,6 +103,11 @@ class JobPage(BaseModel):
 )
 async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who: Who) -> Response:
     """List jobs, newest first; paging neither repeats nor skips one while they change."""
+    return json_response(await read_page(query, resources, who))
+
+
+async def read_page(query: ListQuery, resources: Resources, who: Caller) -> dict[str, Any]:
+    """What JobPage describes; ProblemRaised for a kind, group, company or brand that is none."""
     before = None if query.cursor is None else read_job_cursor(query.cursor)
     async with resources.transaction() as conn:
         await _refuse_unknown_kind(conn, resources, query.kind)
@@ -112,11 +118,10 @@ async def list_page(query: Annotated[ListQuery, Query()], resources: Ready, who:
         )
         if not page.rows and before is None and page.next_before is None:
             await _refuse_unknown_place(conn, query, who.scope)
-    body = {
+    return {
         "jobs": [job_summary(row) for row in page.rows],
         "next_cursor": write_cursor(str(page.next_before)) if page.next_before else None,
     }
-    return json_response(body)
 
 
 KIND_IS_KNOWN = text("SELECT EXISTS (SELECT FROM chot.kinds WHERE name = :kind)")

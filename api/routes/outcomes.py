@@ -1,17 +1,19 @@
 """What became of each document of a job: of postings and unpostings."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.actions import job_not_found
+from api.authentication import Caller
 from api.cursors import as_number, read_cursor, refused_cursor, write_cursor
 from api.dependencies import Facts, Ready, Who
 from api.description import problems
 from api.problems import ProblemRaised
 from api.queries import Limit
+from api.resources import Resources
 from api.responses import json_response
 from shared.jobs.outcomes import list_outcomes
 from shared.jobs.read import get_job
@@ -74,6 +76,13 @@ async def outcomes(
 ) -> Response:
     """List what became of each document of a posting or unposting, while it runs and afterwards."""
     facts.job_id = str(job_id)
+    return json_response(await read_outcomes(job_id, query, resources, who))
+
+
+async def read_outcomes(
+    job_id: UUID, query: OutcomesQuery, resources: Resources, who: Caller
+) -> dict[str, Any]:
+    """What OutcomePage describes; ProblemRaised where there is no such job for this caller."""
     after = 0 if query.cursor is None else _after(query.cursor)
     wanted = None if query.outcome is None else query.outcome.split(",")
     async with resources.reading() as conn:
@@ -86,7 +95,7 @@ async def outcomes(
     page = rows[: query.limit]
     more = write_cursor(str(page[-1]["seq"])) if len(rows) > query.limit else None
     found = [{"place": row["seq"]} | {k: row[k] for k in row if k != "seq"} for row in page]
-    return json_response({"outcomes": found, "next_cursor": more})
+    return {"outcomes": found, "next_cursor": more}
 
 
 def _after(cursor: str) -> int:

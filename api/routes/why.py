@@ -58,6 +58,15 @@ class ReachedLimit(BaseModel):
     running: int | None = Field(description="for a key of all companies")
 
 
+class FrozenBooks(BaseModel):
+    """Whose books are frozen, since when and why; `brand` null: all of the company's."""
+
+    company: str
+    brand: str | None
+    reason: str | None
+    frozen_at: str
+
+
 class LockInTheWay(BaseModel):
     """What the job would lock, and the job that has it or goes first; that is null out of scope."""
 
@@ -115,6 +124,7 @@ class WhyView(BaseModel):
     )
     max_running: int | None
     limit: ReachedLimit | None = Field(description="an operator's, where that is the reason")
+    freeze: FrozenBooks | None = Field(description="where frozen books are the reason")
     lock: LockInTheWay | None = Field(description="where a business lock is the reason")
     owner: Owner | None
     redrive: Redrive | None
@@ -134,12 +144,12 @@ async def why(job_id: UUID, resources: Ready, facts: Facts, who: Who) -> Respons
         row = await explain_job(conn, job_id, who.scope)
     if row is None:
         raise ProblemRaised(job_not_found(job_id))
-    answer = json_response(why_view(row, redrive_refused(resources, row), _told(row, who)))
+    answer = json_response(why_view(row, redrive_refused(resources, row), told_to(row, who)))
     answer.headers["Cache-Control"] = "no-store"  # it is of this moment alone
     return answer
 
 
-def _told(row: Row, who: Caller) -> Row:
+def told_to(row: Row, who: Caller) -> Row:
     """What the caller may know: where workers are, and counts of all, are of all companies.
 
     So are SQS's own words, which name accounts, roles and queues: the others get their code.
@@ -186,6 +196,7 @@ def why_view(whole: Row, refused: str | None, row: Row) -> dict[str, Any]:
         "running_of_kind": row["places_taken"] if at_maximum else None,
         "max_running": row["max_running"] if at_maximum else None,
         "limit": _limit(row) if said.reason == Reason.LIMIT_REACHED else None,
+        "freeze": _freeze(row) if said.reason == Reason.BOOKS_FROZEN else None,
         "lock": _lock(row, said.reason),
         "owner": _owner(row) if row["state"] == JobState.RUNNING else None,
         "redrive": {"refused": refused, "twin": row["twin"] and str(row["twin"])} if dead else None,
@@ -210,6 +221,15 @@ def _limit(row: Row) -> dict[str, Any]:
         "brand": row["limit_brand"],
         "max_running": row["limit_most"],
         "running": row["limit_taken"],
+    }
+
+
+def _freeze(row: Row) -> dict[str, Any]:
+    return {
+        "company": row["frozen_company"],
+        "brand": row["frozen_brand"],
+        "reason": row["frozen_for"],
+        "frozen_at": show_instant(row["frozen_at"]),
     }
 
 

@@ -4,6 +4,14 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-from api.ui.routes import login, overview, simulator, static
+from api.ui.routes import dead_letters, job, jobs, login, overview, simulator, static
 
-PAGE_ROUTERS: Sequence[APIRouter] = (overview.router, login.router, simulator.router, static.router)
+PAGE_ROUTERS: Sequence[APIRouter] = (
+    overview.router,
+    login.router,
+    jobs.router,
+    job.router,
+    dead_letters.router,
+    simulator.router,
+    static.router,
+)
