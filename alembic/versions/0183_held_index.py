@@ -6,7 +6,7 @@ What a scaling signal must not count. They are few, and found without reading al
 from alembic import op
 
 revision = "0183_held_index"
-down_revision = "0181_staged_texts"
+down_revision = "0182_kinds_by_account"
 branch_labels = None
 depends_on = None
 

@@ -58,6 +58,9 @@ class Kind:
     A kind with an `approval` is an act of that name (shared.audit.Action): its submit asks for role
     operate, uses another account's approval where the deployment asks for one, and is in the audit
     as that act. It is submitted one by one over HTTP; in SQL by the platform only.
+
+    A kind is `by_account` where what a job asks for decides which rights it takes to submit it:
+    they are known over HTTP, so in SQL it is submitted by the platform only.
     """
 
     name: str
@@ -75,3 +78,4 @@ class Kind:
     internal: bool = False
     made_by: str | None = None
     approval: str | None = None
+    by_account: bool = False

@@ -84,6 +84,7 @@ MIGRATION_RUN = Kind(
     retry=RetryPolicy(max_attempts=5, base=timedelta(seconds=2), cap=timedelta(minutes=2)),
     fingerprint_fields=("*",),
     locks=(Lock(root="migration/{company}/{payload.task}"),),
+    by_account=True,  # a task that changes what others have made asks for role operate
 )
 
 KINDS = (MIGRATION_RUN,)

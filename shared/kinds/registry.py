@@ -152,10 +152,11 @@ MIRROR_QUEUE = text("INSERT INTO chot.queues (name) VALUES (:queue) ON CONFLICT 
 MIRROR_KIND = text("""
     INSERT INTO chot.kinds AS k (name, queue, payload_version, fingerprint_fields, on_duplicate,
                                  max_attempts, max_attempts_cap, timeout_seconds, max_running,
-                                 locks, widest_when_absent, internal, made_by, approval)
+                                 locks, widest_when_absent, internal, made_by, approval,
+                                 by_account)
     VALUES (:name, :queue, :version, :fields, :on_duplicate, :max_attempts, :cap, :timeout,
             CAST(:max_running AS integer), CAST(:locks AS jsonb), :widest, :internal,
-            :made_by, CAST(:approval AS text))
+            :made_by, CAST(:approval AS text), :by_account)
     ON CONFLICT (name) DO UPDATE
        SET queue = excluded.queue, payload_version = excluded.payload_version,
            fingerprint_fields = excluded.fingerprint_fields, on_duplicate = excluded.on_duplicate,
@@ -163,18 +164,18 @@ MIRROR_KIND = text("""
            timeout_seconds = excluded.timeout_seconds, max_running = excluded.max_running,
            locks = excluded.locks, widest_when_absent = excluded.widest_when_absent,
            internal = excluded.internal, made_by = excluded.made_by,
-           approval = excluded.approval,
+           approval = excluded.approval, by_account = excluded.by_account,
            updated_at = clock_timestamp()
      WHERE k.payload_version <= excluded.payload_version
        AND (k.queue, k.payload_version, k.fingerprint_fields, k.on_duplicate, k.max_attempts,
             k.max_attempts_cap, k.timeout_seconds, k.max_running, k.locks,
-            k.widest_when_absent, k.internal, k.made_by, k.approval)
+            k.widest_when_absent, k.internal, k.made_by, k.approval, k.by_account)
            IS DISTINCT FROM
            (excluded.queue, excluded.payload_version, excluded.fingerprint_fields,
             excluded.on_duplicate, excluded.max_attempts, excluded.max_attempts_cap,
             excluded.timeout_seconds, excluded.max_running, excluded.locks,
             excluded.widest_when_absent, excluded.internal, excluded.made_by,
-            excluded.approval)""")
+            excluded.approval, excluded.by_account)""")
 
 
 async def mirror_kinds(
@@ -200,5 +201,6 @@ async def mirror_kinds(
             "internal": kind.internal,
             "made_by": kind.made_by,
             "approval": kind.approval,
+            "by_account": kind.by_account,
         }
         await conn.execute(MIRROR_KIND, binds)

@@ -79,6 +79,7 @@ kinds = Table(
     Column("internal", Boolean, nullable=False),
     _text("made_by"),
     _text("approval"),
+    Column("by_account", Boolean, nullable=False),
     schema="chot",
 )
 
@@ -432,6 +433,10 @@ endings = Table(
     Column("id", BIGINT, Identity(always=True), primary_key=True),
     _text("kind", required=True),
     _text("state", required=True),
+    _instant("at"),
+    _text("queue"),
+    _text("company"),
+    _text("brand"),
     schema="chot",
 )
 

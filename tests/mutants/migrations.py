@@ -60,4 +60,9 @@ MUTANTS = (
         ),
         f"{KILLS}::test_kills_while_lines_are_prepared_lose_none_and_double_none",
     ),
+    mutant(
+        "a login that may only enqueue asks for any migration",
+        ("shared/kinds/migration.py", "    by_account=True,", "    by_account=False,"),
+        "protocol/api/test_migrations.py::test_sql_of_another_service_submits_no_migration",
+    ),
 )

@@ -1,19 +1,23 @@
 """Migrations over HTTP: submitted, shown, paused and resumed, by whom they may be."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.settings import ApiSettings
 from shared.access import Role
+from shared.jobs.enqueue import Submit, enqueue
 from tests.factories import execute
 from tests.migrating import Migrating, open_migrating
 from tests.protocol.api.app import post, problem_of, serving
 from tests.protocol.api.keys import ACME, OTHER, SEED_OTHER, bearer, make_key
+from tests.protocol.sessions import driver_session
 from tests.services import Database
 
 
@@ -176,6 +180,30 @@ async def test_a_task_that_changes_what_is_there_asks_for_role_operate(
     headers = submitter | {"Content-Type": "application/json"}
     answer = await guarded.post("/v1/jobs:batch", json={"jobs": [run()]}, headers=headers)
     assert answer.json()["errors"] == 1
+
+
+async def test_sql_of_another_service_submits_no_migration(
+    guarded: httpx.AsyncClient, migrating: Migrating, database: Database
+) -> None:
+    """It has no roles: the login that may only enqueue would ask for a task that asks for operate.
+
+    The platform's own may, as a handler that spawns does.
+    """
+    assert guarded is not None
+    job = run(task="accounts.remap", params={"accounts": {"1111": "1112"}, "as_of": "2026-01-31"})
+    async with driver_session(database.enqueue_url) as connection:
+        for call, argument in (
+            ("chot.enqueue('migration.run', 'ACME', NULL, $1)", json.dumps(job["payload"])),
+            ("chot.enqueue_many($1)", json.dumps([job])),
+        ):
+            with pytest.raises(asyncpg.PostgresError, match="POST /v1/jobs") as caught:
+                await connection.execute(f"SELECT {call}", argument)
+            assert caught.value.sqlstate == "CH001"
+    async with migrating.app.begin() as conn:
+        made = await enqueue(
+            conn, Submit(kind="migration.run", company="ACME", payload=job["payload"])
+        )
+    assert made.created
 
 
 async def test_a_foreign_migration_is_like_none_at_all(
