@@ -8,14 +8,15 @@ from types import FrameType
 
 import uvicorn
 
-from api.access_log import route_library_logs
 from api.app import create_app
 from api.settings import ApiSettings, load_settings
 from shared.errors import ConfigRefused
+from shared.library_logs import route_library_logs, tell_uncaught
 from shared.logs import configure_logs, log
 from shared.pauses import collect_rarely, spare_the_collector
 from shared.settings import EX_CONFIG
 from shared.sqs import UNUSABLE, open_sqs, sqs_refused
+from shared.tracing import spans, start_spans
 
 GRACE_SECONDS = 10
 # How long the thread of large bodies (api/off_loop.py) may keep the loop from its turn.
@@ -43,6 +44,7 @@ def main() -> None:
     try:
         settings = load_settings()
         configure_logs(settings.log_format)
+        start_spans("chot-api")
         asyncio.run(_refuse_unusable_sqs(settings))
         app = create_app(settings)
     except ConfigRefused as refused:
@@ -50,6 +52,7 @@ def main() -> None:
         print(said, file=sys.stderr)  # noqa: T201 - for a human, before there is a log
         sys.exit(EX_CONFIG)
     route_library_logs()
+    tell_uncaught()
     _open_files_for(settings.live_listeners + settings.api_pool_size + OTHER_FILES)
     sys.setswitchinterval(SWITCH_SECONDS)
     spare_the_collector()
@@ -72,6 +75,7 @@ def main() -> None:
         signal.signal(each, lambda _signal, _frame: None)
     log.info("api.starting", host=settings.api_host, port=settings.api_port)
     Server(config).run()
+    spans().close()
     log.info("api.stopped")
 
 

@@ -1,12 +1,15 @@
 """The access log: one JSON line a request, after its response; never a payload or a header."""
 
-import logging
 from time import perf_counter
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bound_contextvars
 
 from api.gate import FACTS, RequestFacts
+from api.signals import note_request
 from shared.logs import log
+from shared.tracing import Span, read_trace, spans, trace_id_of, tracing
 
 
 class AccessLog:
@@ -21,6 +24,16 @@ class AccessLog:
             await self._app(scope, receive, send)
             return
         facts = scope[FACTS] = RequestFacts()
+        with (
+            spans().request(scope["method"], _trace_of(scope)) as span,
+            tracing(span.trace),
+            bound_contextvars(request_id=facts.request_id, **_trace_id(span)),
+        ):
+            await self._serve(scope, receive, send, facts, span)
+
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, facts: RequestFacts, span: Span
+    ) -> None:
         began, status = perf_counter(), 0
 
         async def watched(message: Message) -> None:
@@ -36,7 +49,36 @@ class AccessLog:
             status, facts.problem = status or 500, "internal-error"
             raise
         finally:
-            _tell(scope, facts, status, (perf_counter() - began) * 1000)
+            seconds = perf_counter() - began
+            note_request(status, seconds)
+            _tell_span(span, scope, facts, status)
+            _tell(scope, facts, status, seconds * 1000)
+
+
+def _trace_of(scope: Scope) -> str | None:
+    """The trace that the client's headers say; a header is bytes, and may be any."""
+    parents = [value for name, value in scope["headers"] if name == b"traceparent"]
+    if not parents:
+        return None
+    states = [value for name, value in scope["headers"] if name == b"tracestate"]
+    return read_trace(*([each.decode("latin-1") for each in found] for found in (parents, states)))
+
+
+def _trace_id(span: Span) -> dict[str, Any]:
+    trace_id = trace_id_of(span.trace)
+    return {} if trace_id is None else {"trace_id": trace_id}
+
+
+def _tell_span(span: Span, scope: Scope, facts: RequestFacts, status: int) -> None:
+    span.set(
+        method=scope["method"],
+        route=getattr(scope.get("route"), "path", None),
+        status=status or None,
+        request_id=facts.request_id,
+        job_id=facts.job_id,
+    )
+    if status >= 500:
+        span.failed(facts.problem or str(status))
 
 
 def _tell(scope: Scope, facts: RequestFacts, status: int, milliseconds: float) -> None:
@@ -56,27 +98,3 @@ def _tell(scope: Scope, facts: RequestFacts, status: int, milliseconds: float) -
         request_id=facts.request_id,
         **{name: value for name, value in known.items() if value is not None},
     )
-
-
-class ToStructlog(logging.Handler):
-    """Turns what libraries log into lines of the same form."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line; a traceback goes with it."""
-        log.log(
-            record.levelno,
-            record.name,
-            message=record.getMessage(),
-            exc_info=record.exc_info or None,
-        )
-
-
-def route_library_logs() -> None:
-    """Send warnings and errors of uvicorn and the others through our log, and nothing else."""
-    logging.basicConfig(handlers=[ToStructlog()], level=logging.WARNING, force=True)
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    """An unhandled error has been logged already, under the id of its request."""
-    return not (record.exc_info and "ASGI application" in record.getMessage())

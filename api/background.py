@@ -4,23 +4,27 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from time import time
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.idempotency import delete_expired_keys
-from api.resources import STOP_SECONDS, Resources
+from api.resources import SET_STATEMENT_TIMEOUT, STOP_SECONDS, Resources
 from api.signals import watch_lag
 from shared.alerts.evaluator import open_alerting
 from shared.api_keys import find_key
-from shared.database import is_unreachable, set_limits, sqlstate_of
+from shared.database import DATABASE_ERRORS, is_unreachable, set_limits, sqlstate_of, transaction
 from shared.errors import ConfigRefused
+from shared.jobs.minutes import sample_minute
 from shared.kinds.registry import mirror_kinds
 from shared.logs import log
 from shared.restored import refuse_restored
+from shared.telling import told
 from shared.watch import Watch
 
 LONGEST_BACKOFF_SECONDS = 5.0
+UNREADY_SECONDS = 1.0  # until the first minute is counted
 NOT_MIGRATED = frozenset({"3F000", "42P01", "42703", "42883", "42501"})
 OLDEST_SERVER = 150_000
 READ_ONLY = "25006"
@@ -35,6 +39,7 @@ async def background_loops(resources: Resources) -> AsyncIterator[None]:
         "prepare": lambda stop: prepare_database(resources, stop),
         "relay": resources.relay.run,
         "key reaper": lambda stop: reap_keys(resources, stop),
+        "minutes": lambda stop: sample_minutes(resources, stop),
         "watch": lambda stop: watch(resources, stop),
         "loop lag": watch_lag,
         "alerts": lambda stop: tell_alerts(resources, stop),
@@ -63,7 +68,7 @@ async def supervise(name: str, loop: Loop, stop: asyncio.Event) -> None:
         except Exception as error:  # noqa: BLE001 - a loop that died for good would go unnoticed
             failures += 1
             known = is_unreachable(error)
-            log.error(f"{name} failed", error=str(error), exc_info=None if known else error)
+            log.error(f"{name} failed", error=told(error), exc_info=None if known else error)
             await wait_for_stop(stop, backoff(failures))
         else:
             return
@@ -164,6 +169,28 @@ async def reap_keys(resources: Resources, stop: asyncio.Event) -> None:
                 gone = await delete_expired_keys(conn, stop)
             if gone:
                 log.info("idempotency_keys.reaped", keys=gone)
+
+
+async def sample_minutes(resources: Resources, stop: asyncio.Event) -> None:
+    """Count jobs by state once a minute, for ever; one of all api processes does.
+
+    Too many to be counted in time are not counted: the charts have a gap, and nothing waits.
+    """
+    most = f"{round(resources.settings.metrics_timeout_seconds * 1000)}ms"
+    while not stop.is_set():
+        if resources.unready is None:
+            try:
+                async with transaction(resources.background) as conn:
+                    await conn.execute(SET_STATEMENT_TIMEOUT, {"most": most})
+                    await sample_minute(conn)
+            except DATABASE_ERRORS as error:
+                log.warning("minutes.not_counted", error=type(error).__name__)
+        await wait_for_stop(stop, UNREADY_SECONDS if resources.unready else _to_next_minute())
+
+
+def _to_next_minute() -> float:
+    """Seconds; a bit more, so that the database's clock has come to it, too."""
+    return 60.0 - time() % 60.0 + random.uniform(0.5, 2.0)
 
 
 async def watch(resources: Resources, stop: asyncio.Event) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from shared.database import DATABASE_ERRORS
 from shared.logs import log
+from shared.telling import told
 
 Count = Callable[[], Awaitable[dict[str, Any]]]
 SHARE = 20
@@ -52,7 +53,7 @@ class Counting:
             self._wait(began)
             if self._last is None:
                 raise
-            log.warning("metrics.not_counted", error=str(error) or type(error).__name__)
+            log.warning("metrics.not_counted", error=told(error))
             return
         self._last = Counted(counts=counts, at=began, seconds=self._wait(began))
 

@@ -7,6 +7,7 @@ turns from the loop. What waits for it is bounded, so that a flood gets its answ
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
 from api.problems import Problem, ProblemRaised
@@ -37,7 +38,9 @@ class OffLoop:
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, lambda: work(*args, **named))
+            # In the request's own context: jobs that are read there are of its trace.
+            own = copy_context()
+            return await loop.run_in_executor(self._thread, lambda: own.run(work, *args, **named))
         finally:
             self._waiting -= 1
 

@@ -32,6 +32,7 @@ from shared.errors import EnqueueRefused
 from shared.jobs.enqueue import Accepted, Submit, enqueue
 from shared.json_text import to_json
 from shared.kinds import Kind
+from shared.tracing import spans
 
 SUBMIT_ROUTE = "/v1/jobs"
 HIGHEST_PRIORITY = 9
@@ -204,7 +205,8 @@ async def _enqueue(
     try:
         for no_room in (await admission.beyond(conn)).values():
             raise ProblemRaised(no_room)
-        accepted = await enqueue(conn, checked)
+        with spans().create(resources.kinds[checked.kind].queue):
+            accepted = await enqueue(conn, checked)
     except EnqueueRefused as refused:
         raise ProblemRaised(refusal_problem(refused, checked)) from None
     await note_if_act(conn, resources, checked, accepted, request.approval)

@@ -30,6 +30,7 @@ from shared.database import DATABASE_ERRORS
 from shared.jobs.read import show_job
 from shared.jobs.watched import watched_jobs
 from shared.logs import log
+from shared.telling import told
 
 CHUNK = 1000
 # Half of what a request's key is believed for (api/authentication.py).
@@ -238,7 +239,7 @@ class Hub:
 
     def _failed(self, error: Exception, watchers: Sequence[Watcher]) -> None:
         if not self._failing:
-            log.warning("hub.blind", error=str(error) or type(error).__name__)
+            log.warning("hub.blind", error=told(error))
         self._failing = True
         for each in watchers:
             each.fail(error)

@@ -4,11 +4,12 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
 from shared.errors import ConfigRefused
+from shared.telling import scrubbed, shown
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("chot")
 
@@ -20,7 +21,7 @@ def configure_logs(style: str = "auto", *, level: int = logging.INFO) -> None:
     """Write to stderr as JSON lines, or as text when it is a terminal (or `style` says so)."""
     as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        structlog.dev.ConsoleRenderer(exception_formatter=_as_text)
         if as_text
         else structlog.processors.JSONRenderer()
     )
@@ -29,6 +30,7 @@ def configure_logs(style: str = "auto", *, level: int = logging.INFO) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _scrub,
             _tracebacks if not as_text else _as_is,
             renderer,
         ],
@@ -38,10 +40,24 @@ def configure_logs(style: str = "auto", *, level: int = logging.INFO) -> None:
     )
 
 
-# A traceback's local variables would put payloads and tokens into the log.
-_tracebacks = structlog.processors.ExceptionRenderer(
-    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-)
+# An error's words and a traceback's local variables would put payloads and tokens into the log.
+_tracebacks = structlog.processors.ExceptionRenderer(lambda found: shown(found[1]))
+
+
+def _as_text(out: TextIO, found: Any) -> None:
+    """The same on a terminal."""
+    for each in shown(found[1]):
+        lines = [f"  {frame}" for frame in each["frames"]]
+        said = f": {each['said']}" if "said" in each else ""
+        out.write("\n".join([*lines, f"{each['type']}{said}", ""]))
+
+
+def _scrub(_logger: Any, _name: str, event: Any) -> Any:
+    """No line holds a password of a URL, whoever wrote it."""
+    for name, value in event.items():
+        if isinstance(value, str) and ("://" in value or "\n" in value):
+            event[name] = scrubbed(value)
+    return event
 
 
 def _as_is(_logger: Any, _name: str, event: Any) -> Any:

@@ -20,6 +20,8 @@ from shared.logs import alert, log
 from shared.messages import JobMessage
 from shared.publishing import AGEING_SECONDS, take
 from shared.sqs import BATCH, TRANSPORT_ERRORS, EntryFailure, Outgoing, SqsClient
+from shared.telling import told
+from shared.tracing import spans
 from shared.types import JobId
 
 AT_ONCE = 4
@@ -110,7 +112,7 @@ class Relay:
                 if not (isinstance(error, TRANSPORT_ERRORS) or is_unreachable(error)):
                     log.exception("relay.failed")
                 self._failures += 1
-                log.warning("relay.waits", error=str(error), failures=self._failures)
+                log.warning("relay.waits", error=told(error), failures=self._failures)
                 await self._wait(self._backoff(), stop, wakeable=False)
 
     async def flush(self) -> bool:
@@ -152,7 +154,8 @@ class Relay:
         self, queue: str, rows: Sequence[Row[Any]], token: UUID, deployment: UUID
     ) -> None:
         messages = [_outgoing(row, deployment) for row in rows]
-        result = await self._sqs.send(queue, messages)
+        with spans().send(queue, [row.trace for row in rows]):
+            result = await self._sqs.send(queue, messages)
         sent = [row.id for row in rows if str(row.id) in result.sent]
         async with self._engine.connect() as conn:
             if sent:

@@ -28,6 +28,7 @@ from botocore.exceptions import (
 from shared.errors import ConfigRefused
 from shared.logs import log
 from shared.signals import OTHER, SQS_CALLS, SQS_REFUSED
+from shared.telling import told
 from shared.types import ReceiptHandle
 
 BATCH = 10
@@ -120,7 +121,7 @@ class SqsClient:
             async with asyncio.timeout(CREDENTIALS_SECONDS):
                 await self._connected()
         except (CredentialRetrievalError, TimeoutError) as error:
-            log.warning("sqs.no_credentials_yet", error=str(error) or type(error).__name__)
+            log.warning("sqs.no_credentials_yet", error=told(error))
 
     async def _connected(self) -> Any:
         async with self.connecting:

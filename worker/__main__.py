@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from shared.errors import ConfigRefused
 from shared.kinds import Kind
 from shared.kinds.registry import load_kinds
+from shared.library_logs import route_library_logs, tell_uncaught
 from shared.logs import add_alert_hook, configure_logs
 from shared.pauses import spare_the_collector
 from shared.settings import EX_CONFIG, load
+from shared.tracing import spans, start_spans
 from worker.handlers import Handler, load_handlers
 from worker.migrations.registry import load_migrations
 from worker.service import Worker
@@ -24,6 +26,9 @@ def main() -> int:
     try:
         settings = load(WorkerSettings)
         configure_logs(settings.log_format)
+        route_library_logs()
+        tell_uncaught()
+        start_spans("chot-worker")
         if settings.alert_hook:
             add_alert_hook(settings.alert_hook)
         kinds = load_kinds(settings.kind_modules)
@@ -34,6 +39,8 @@ def main() -> int:
     except ConfigRefused as error:
         sys.stderr.write(f"chot worker: {error}\n")
         return EX_CONFIG
+    finally:
+        spans().close()
 
 
 async def _run(

@@ -19,6 +19,7 @@ from shared.exact_json import dump_exact, load_exact
 from shared.kinds import Kind
 from shared.logs import alert, log
 from shared.settings import LeaseTiming
+from shared.telling import told
 from worker.claim import read_input
 from worker.context import Engines, JobContext
 from worker.handlers import Handler
@@ -33,12 +34,12 @@ from worker.outcome import (
     Succeeded,
     Waits,
     complete_job,
-    error_json,
     fail_job,
     release_job,
 )
 from worker.retry import is_permanent, retry_delay
 from worker.signals import FENCE_REJECTIONS
+from worker.telling import Tell, kind_of_end, telling
 
 CONFLICT_DELAY_SECONDS = 1.0
 OUTAGE_DELAY_SECONDS = 2.0
@@ -75,6 +76,11 @@ async def run_attempt(runner: Runner, held: HeldLease) -> Outcome:
     The heartbeat keeps lease and visibility alive until the outcome is stored. Raises Stuck when
     the handler ignores its cancellation: the worker must end, the fence keeps it harmless.
     """
+    with telling(held) as tell:
+        return await _run(runner, held, tell)
+
+
+async def _run(runner: Runner, held: HeldLease, tell: Tell) -> Outcome:
     began = monotonic()
     kind = runner.kinds[held.job.kind]
     held.hard_deadline = began + kind.timeout.total_seconds() + 2 * runner.kill_grace_seconds
@@ -89,32 +95,11 @@ async def run_attempt(runner: Runner, held: HeldLease) -> Outcome:
     finally:
         runner.heart.remove(held)
         held.kill_children()
-    _log_end(held, outcome, monotonic() - began)
+    tell(outcome)
     if not task.done():
         words = f"job {held.lease.job_id} ({held.job.kind}) ignores its cancellation"
         raise Stuck(words, outcome)
     return outcome
-
-
-def _log_end(held: HeldLease, outcome: Outcome, seconds: float) -> None:
-    """One line an attempt, after its outcome is stored. The error's own words may hold data of
-    the payload: they stand in the database, its type and place stand here.
-    """
-    told: dict[str, Any] = {"reason": getattr(outcome, "reason", None)}
-    if isinstance(outcome, Failed):
-        error = load_exact(error_json(outcome.error, outcome.code))
-        told = {"error": error["type"], "code": error["code"], "where": error.get("where")}
-    say = log.warning if isinstance(outcome, Failed | Lost) else log.info
-    say(
-        "attempt.ended",
-        job_id=str(held.lease.job_id),
-        kind=held.job.kind,
-        attempt=held.job.attempt,
-        fence=held.lease.fence,
-        outcome=type(outcome).__name__.lower(),
-        run_seconds=round(seconds, 3),
-        **told,
-    )
 
 
 async def _handle(runner: Runner, held: HeldLease) -> Any:
@@ -272,7 +257,7 @@ async def _store(
                 continue
             if not (is_unreachable(error) or sqlstate_of(error) in CONFLICTS):
                 raise
-            log.warning("outcome.in_doubt", job_id=str(held.lease.job_id), error=str(error.orig))
+            log.warning("outcome.in_doubt", job_id=str(held.lease.job_id), error=told(error))
             doubted = True
         else:
             if left:
@@ -331,14 +316,7 @@ async def _leaving(runner: Runner, held: HeldLease) -> AsyncIterator[AsyncConnec
 
 
 def _alert_dead(job_id: UUID, kind: str, attempt: int, outcome: Failed | Released) -> None:
-    alert("job.dead", job_id=str(job_id), kind=kind, attempt=attempt, error=_said(outcome))
-
-
-def _said(outcome: Failed | Released) -> str:
-    """The error's words as they were stored: some errors cannot even say themselves."""
-    if isinstance(outcome, Released):
-        return outcome.reason
-    return str(load_exact(error_json(outcome.error, outcome.code))["message"])
+    alert("job.dead", job_id=str(job_id), kind=kind, attempt=attempt, error=kind_of_end(outcome))
 
 
 READ_STATE = text("SELECT state FROM chot.jobs WHERE id = :job_id AND fence = :fence")

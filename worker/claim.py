@@ -31,6 +31,7 @@ from shared.jobs.states import (
 from shared.kinds import Kind
 from shared.logs import log
 from shared.settings import LeaseTiming
+from shared.telling import told
 from shared.types import ClaimedJob, Fence, JobId, Lease, LeaseToken, WorkerId
 from worker.lease import HeldLease
 
@@ -176,7 +177,7 @@ async def claim_jobs(
     except DBAPIError as error:
         if not is_unreachable(error):
             raise
-        log.warning("claim.in_doubt", error=str(error.orig), jobs=len(distinct))
+        log.warning("claim.in_doubt", error=told(error), jobs=len(distinct))
         rows = await find_claims(engine, distinct, tokens, claimant.timing)
     return [_held(row, sent_at, claimant.timing) for row in rows]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from shared.logs import log
 from shared.sqs import BATCH, TRANSPORT_ERRORS, Delivery, SqsClient
+from shared.telling import told
 
 GATHER_SECONDS = 0.1
 
@@ -35,7 +36,7 @@ class Deliveries:
             try:
                 await self._sqs.extend(queue, {each.handle: seconds[each] for each in listed})
             except TRANSPORT_ERRORS as error:
-                log.warning("delivery.not_put_off", queue=queue, error=str(error))
+                log.warning("delivery.not_put_off", queue=queue, error=told(error))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Delete what has gathered, until `stop` and everything is gone."""
@@ -62,4 +63,4 @@ class Deliveries:
             try:
                 await self._sqs.delete(queue, [each.handle for each in listed])
             except TRANSPORT_ERRORS as error:
-                log.warning("delivery.not_deleted", queue=queue, error=str(error))
+                log.warning("delivery.not_deleted", queue=queue, error=told(error))

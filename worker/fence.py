@@ -31,6 +31,7 @@ from shared.groups.progress import tell_join
 from shared.jobs.guards import Guards, lock_guards
 from shared.logs import log
 from shared.settings import LeaseTiming
+from shared.telling import told
 from worker.lease import HeldLease, Progress, Session, hold_fence, progress_of, settle_doubt
 from worker.outcome import complete_job
 from worker.signals import FENCE_REJECTIONS
@@ -194,7 +195,7 @@ async def _commit(
     except (DBAPIError, OSError) as error:
         if not is_unreachable(error):
             raise
-        log.warning("commit.in_doubt", job_id=str(held.lease.job_id), error=str(error))
+        log.warning("commit.in_doubt", job_id=str(held.lease.job_id), error=told(error))
         if not await _was_committed(engine, held, timing):
             raise
     _mark(held, completes=completes)
@@ -239,6 +240,6 @@ async def _was_committed(engine: AsyncEngine, held: HeldLease, timing: LeaseTimi
                 await conn.rollback()
             return found is not None and (found[0] > held.checkpoint_no)
         except (DBAPIError, OSError) as error:  # TimeoutError is an OSError
-            log.warning("commit.still_in_doubt", error=str(error))
+            log.warning("commit.still_in_doubt", error=told(error))
             await asyncio.sleep(DOUBT_ROUND_SECONDS)
     raise LeaseLost(held.lease, "a commit is in doubt and the database does not answer")

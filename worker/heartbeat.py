@@ -29,6 +29,7 @@ from shared.outages import tell_outages
 from shared.settings import LeaseTiming
 from shared.signals import note_lag, watch_pool
 from shared.sqs import TRANSPORT_ERRORS, SqsClient, open_sqs
+from shared.telling import told
 from shared.types import WorkerId
 from worker.ecs import Protection
 from worker.half_open import cut_half_open
@@ -180,7 +181,7 @@ class Heart:
                 planned = began + self._timing.heartbeat
             except ERRORS as error:
                 HEARTBEATS.labels("missed").inc()
-                log.warning("heartbeat.missed", error=str(error) or type(error).__name__)
+                log.warning("heartbeat.missed", error=told(error))
             self.beats += 1
             self._turned_at = monotonic()
             # Early by up to a tenth, so that a fleet that was started together spreads out.
@@ -215,7 +216,7 @@ class Heart:
         except DBAPIError as error:
             if is_unreachable(error):
                 raise
-            log.error("heartbeat.progress_refused", error=str(error.orig))
+            log.error("heartbeat.progress_refused", error=told(error))
             for each in held:
                 each.progress = None
             return await renew_leases(conn, held, self._timing.lease)
@@ -303,7 +304,7 @@ class Heart:
                 async with open_sqs(self._queue_prefix, pool=2, read_timeout=5) as sqs:
                     await self._extend_with(sqs, period)
             except ERRORS as error:
-                log.warning("visibility.not_extended", error=str(error) or type(error).__name__)
+                log.warning("visibility.not_extended", error=told(error))
                 await asyncio.sleep(period)
 
     async def _extend_with(self, sqs: SqsClient, period: float) -> NoReturn:
@@ -311,7 +312,7 @@ class Heart:
             try:
                 await self._extend(sqs)
             except ERRORS as error:
-                log.warning("visibility.not_extended", error=str(error) or type(error).__name__)
+                log.warning("visibility.not_extended", error=told(error))
             await asyncio.sleep(period)
 
     async def _extend(self, sqs: SqsClient) -> None:

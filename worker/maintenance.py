@@ -11,6 +11,7 @@ from shared.groups.stop import stop_groups
 from shared.jobs.locks import wake_waiters
 from shared.logs import log
 from shared.sqs import TRANSPORT_ERRORS, SqsClient
+from shared.telling import told
 from shared.watch import Watch
 from worker.attempt import Runner
 from worker.cleanup import clean_up_one
@@ -93,7 +94,7 @@ class Maintenance:
             try:
                 await step()
             except (*TRANSPORT_ERRORS, DBAPIError) as error:
-                log.warning("maintenance.waits", loop=name, error=str(error))
+                log.warning("maintenance.waits", loop=name, error=told(error))
             except Exception:  # noqa: BLE001 - one broken cleanup must not end the reaper
                 log.exception("maintenance.failed", loop=name)
             waits = [asyncio.ensure_future(stop.wait())]

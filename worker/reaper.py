@@ -13,6 +13,7 @@ from shared.jobs.guards import guards_of, lock_guards
 from shared.jobs.states import ATTEMPTS_LEFT_AFTER_LOSS, LOST_LEASES
 from shared.logs import alert, log
 from shared.settings import LeaseTiming
+from shared.telling import told
 
 BATCH = 100
 LOST = '\'{"type": "WorkerLost", "code": "WORKER_LOST", "message": "the lease ran out"}\''
@@ -84,7 +85,7 @@ async def reap_guarded(engine: AsyncEngine, timing: LeaseTiming) -> int:
             if is_unreachable(error):
                 raise
             if sqlstate_of(error) in CONFLICTS:
-                log.warning("lease.reap_waits", job_id=str(row.id), error=str(error.orig))
+                log.warning("lease.reap_waits", job_id=str(row.id), error=told(error))
             else:
                 log.exception("lease.reap_failed", job_id=str(row.id))
         else:

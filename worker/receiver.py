@@ -16,6 +16,7 @@ from shared.logs import alert, log
 from shared.messages import parse_message
 from shared.publishing import leave_window
 from shared.sqs import TRANSPORT_ERRORS, Delivery, SqsClient
+from shared.telling import told
 from shared.types import JobId
 from worker.claim import Claimant, claim_jobs
 from worker.dead_letter import bury_message
@@ -114,7 +115,7 @@ class Receiver:
                 if not (isinstance(error, TRANSPORT_ERRORS) or is_unreachable(error)):
                     log.exception("receive.failed", queue=self.queue)
                 self._failures += 1
-                said = str(error) or type(error).__name__
+                said = told(error)
                 log.warning("receive.waits", queue=self.queue, error=said)
                 grown = min(LONGEST_BACKOFF_SECONDS, 0.2 * 2.0 ** min(self._failures, 10))
                 await self._wait(stop, random.uniform(grown / 2, grown))

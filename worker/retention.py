@@ -18,6 +18,7 @@ from shared.jobs.counts import ENDINGS, add_up_endings
 from shared.jobs.ends import add_up_duplicates, add_up_ends
 from shared.logs import log
 from shared.s3 import StorageUnavailable, open_s3
+from shared.telling import told
 from shared.uploads import remove_expired_upload
 from worker.records.list_retention import MOST_ROWS, remove_list
 from worker.records.migration_retention import remove_run
@@ -76,7 +77,7 @@ class Retention:
                     if not await remove_expired_upload(engine, s3):
                         return
         except StorageUnavailable as error:
-            log.warning("uploads.not_removed", error=str(error))
+            log.warning("uploads.not_removed", error=told(error))
 
     async def _remove_lists(self, engine: AsyncEngine) -> None:
         """Lists of postings whose jobs are in no archive any more, some rows a transaction."""

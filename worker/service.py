@@ -14,6 +14,7 @@ from shared.kinds import Kind
 from shared.logs import log
 from shared.outbox import Relay
 from shared.sqs import SqsClient
+from shared.telling import told
 from shared.types import JobId
 from worker.alone import free_alone, reserve_alone
 from worker.attempt import Runner, Stuck, run_attempt
@@ -255,7 +256,7 @@ class Worker:
                     await self._runner.heart.stop()
                     await leave(conn, self._worker_id)
         except Exception as error:  # noqa: BLE001 - it is leaving anyway
-            log.warning("worker.left_untidy", error=str(error) or type(error).__name__)
+            log.warning("worker.left_untidy", error=told(error))
         log.info("worker.ended", exit_code=self._exit_code)
 
     def _start_attempt(self, receiver: Receiver, held: HeldLease) -> None:
@@ -332,7 +333,7 @@ class Worker:
                 receiver.slot_taken()
                 await self._attempt(receiver, claimed[0])
         except SQLAlchemyError as error:
-            log.warning("alone.failed", job_id=str(job_id), error=str(error))
+            log.warning("alone.failed", job_id=str(job_id), error=told(error))
         finally:
             await self._leave_alone(receiver, job_id)
 
@@ -348,7 +349,7 @@ class Worker:
             async with self._runner.engines.auto.connect() as conn:
                 await free_alone(conn, receiver.queue, self._worker_id, job_id)
         except SQLAlchemyError as error:  # it expires by itself
-            log.warning("alone.not_freed", error=str(error))
+            log.warning("alone.not_freed", error=told(error))
         finally:
             self._relay.wake()
             self._alone = None

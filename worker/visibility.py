@@ -6,6 +6,7 @@ from time import monotonic
 
 from shared.logs import log
 from shared.sqs import TRANSPORT_ERRORS, SqsClient
+from shared.telling import told
 from shared.types import ReceiptHandle
 from worker.lease import HeldLease
 
@@ -51,7 +52,7 @@ async def _extend(sqs: SqsClient, queue: str, held: Sequence[HeldLease], seconds
     try:
         refused = await sqs.extend(queue, dict.fromkeys(_handles(held), seconds))
     except TRANSPORT_ERRORS as error:
-        log.warning("visibility.not_extended", queue=queue, error=str(error))
+        log.warning("visibility.not_extended", queue=queue, error=told(error))
         return
     for each in held:
         if each.delivery is not None and each.delivery.handle in refused:

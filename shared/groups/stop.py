@@ -19,6 +19,7 @@ from shared.jobs.exits import exit_statement
 from shared.jobs.guards import Guards, guards_of, lock_guards, read_guards
 from shared.logs import alert, log
 from shared.settings import LeaseTiming
+from shared.telling import told
 
 BATCH = 100
 MOST_GROUPS = 20
@@ -135,7 +136,7 @@ async def stop_groups(engine: AsyncEngine, timing: LeaseTiming) -> int:
         except DBAPIError as error:
             if sqlstate_of(error) not in CONFLICTS:
                 raise
-            log.warning("group.stop_waits", group_id=str(group.id), error=str(error.orig))
+            log.warning("group.stop_waits", group_id=str(group.id), error=told(error))
     return ended
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from shared.database import sqlstate_of
 from shared.errors import Busy, EnqueueRefused
 from shared.json_text import to_json
+from shared.tracing import current_trace
 from shared.types import Duplicate, JobId, JobState
 
 
@@ -29,7 +30,7 @@ class Submit:
 
     Decimals in the payload are stored digit for digit; a str is a payload that is JSON text
     already. `payload_version` is that of the model the payload was checked against; None means the
-    newest that the database knows.
+    newest that the database knows. Without a `trace` the job is of the trace that runs now, if any.
     """
 
     kind: str
@@ -177,7 +178,7 @@ def _binds(job: Submit) -> dict[str, Any]:
         "priority": job.priority,
         "max_attempts": job.max_attempts,
         "principal": job.principal,
-        "trace": job.trace,
+        "trace": job.trace or current_trace(),
         "payload_version": job.payload_version,
     }
 

@@ -6,6 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.database import CONFLICTS, sqlstate_of
 from shared.logs import log
+from shared.telling import told
 
 FIND_LEFTOVERS = text("""
     SELECT r.id FROM books.cost_runs r
@@ -37,7 +38,7 @@ async def try_drop_storage(conn: AsyncConnection, run_id: int) -> None:
     except DBAPIError as error:
         if sqlstate_of(error) not in CONFLICTS:
             raise
-        log.info("costing.leftover_in_use", run_id=run_id, error=str(error.orig))
+        log.info("costing.leftover_in_use", run_id=run_id, error=told(error))
 
 
 async def fail_run(conn: AsyncConnection, job_id: object) -> None:
