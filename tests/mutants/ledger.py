@@ -115,7 +115,7 @@ MUTANTS = (
         (
             "shared/ledger/reports.py",
             "       AND {OF_BRANDS}\n       AND (e.posting_date, e.id) >=",
-            "       AND (:brands IS NULL OR true)\n       AND (e.posting_date, e.id) >=",
+            "       AND (CAST(:brands AS text[]) IS NULL OR true)\n       AND (e.posting_date, e.id) >=",
         ),
         f"{REPORTS}::test_some_brands_have_sums_of_their_own",
     ),
