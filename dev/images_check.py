@@ -1,29 +1,39 @@
-"""Build both images and run one costing job through them: `make images`.
+"""Build both images and run jobs through them as a deployment would: `make images`.
 
-Needs buildah and an image named python:3.13-slim that buildah can find or pull. PostgreSQL and the
-SQS emulator run on this machine; the schema is made by the api image, the job is submitted over
-HTTP to the api's container and done by the worker's, and both must end with 0 on SIGTERM.
+Needs buildah, util-linux and a base image (BASE of the Dockerfiles) that buildah can find or pull.
+PostgreSQL and the SQS emulator run on this machine; the schema is made by the api image, a job is
+submitted over HTTP to the api's container and done by the worker's, each as pid 1 under the image's
+own user, with a read-only root, nothing but /tmp to write to and no capability. SIGTERM comes while
+a second job runs: both must end with 0, and the job is done or handed back.
 
 Where no container runtime may be used (inside another container, say), set
 BUILDAH_ISOLATION=chroot and STORAGE_DRIVER=vfs. CHOT_IMAGES_BUILD_OPTIONS is handed to
-`buildah build`, e.g. "--pull-never".
+`buildah build`, e.g. "--pull-never" or "--build-arg BASE=…@sha256:…".
 """
 
 import asyncio
-import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import httpx
 
-from dev.images_containers import Container, output_of, remove, start_container
+from dev.images_containers import Container, remove, start_container
+from dev.images_look import (
+    refuse_foreign_parts,
+    refuse_privileges,
+    refuse_strange_labels,
+    refuse_writable_places,
+    size_of,
+)
 from dev.postgres import PostgresServer, start_postgres
 from dev.processes import StartFailed, answers, free_port, wait_until
 from dev.sample_company import load_sample
@@ -31,7 +41,6 @@ from dev.sqs import aws_environment, ensure_queues, start_sqs
 from dev.stack_config import ROOT
 
 SIDES = ("api", "worker")
-NUMERIC = ("numpy", "pandas", "polars", "pyarrow", "scipy")
 MOVEMENTS = 5_000
 BRAND = "LUA"
 JOB_SECONDS = 60.0
@@ -44,39 +53,39 @@ def main() -> int:
         print("images: buildah is not installed", file=sys.stderr)
         return 1
     try:
+        revision = _revision()
         for side in SIDES:
-            _build(side)
-        _refuse_foreign_parts()
+            _build(side, revision)
+            refuse_foreign_parts(side)
+            refuse_writable_places(side)
+            refuse_strange_labels(side, revision)
         with tempfile.TemporaryDirectory(prefix="chot-images-") as home:
             Path(home).chmod(0o755)  # PostgreSQL's own account must get through
             asyncio.run(_run_one_job(Path(home)))
     except (StartFailed, subprocess.CalledProcessError, TimeoutError) as failure:
         print(f"images: {failure}", file=sys.stderr)
         return 1
-    print("images: both build, one job went through them, both ended with 0 on SIGTERM")
+    print("images: both build, one job went through them, both ended with 0 on SIGTERM;")
+    print("        read-only root, user 10001, no capability, pid 1; exactly the locked libraries")
     return 0
 
 
-def _build(side: str) -> None:
+def _revision() -> str:
+    """Of this tree, as a deployment gives it to the build."""
+    asked = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "none"
+
+
+def _build(side: str, revision: str) -> None:
     began = monotonic()
     options = shlex.split(os.environ.get("CHOT_IMAGES_BUILD_OPTIONS", ""))
-    command = ["buildah", "build", "--network", "host", *options, "-t", f"chot-{side}"]
+    # OCI's own format knows no health check, and would leave it out.
+    command = ["buildah", "build", "--format", "docker", "--network", "host", *options]
+    command += ["--build-arg", f"REVISION={revision}", "-t", f"chot-{side}"]
     subprocess.run([*command, "-f", f"Dockerfile.{side}", "."], cwd=ROOT, check=True)
-    listed = subprocess.run(
-        ["buildah", "images", "--json", f"chot-{side}"], check=True, capture_output=True, text=True
-    )
-    size = json.loads(listed.stdout)[0]["size"]
+    size = size_of(f"chot-{side}")
     print(f"images: chot-{side} built in {monotonic() - began:.0f} s, {size} with its base")
-
-
-def _refuse_foreign_parts() -> None:
-    """Look for what must not be there, in the images themselves."""
-    hidden = {"api": (*NUMERIC, "worker", "dev"), "worker": ("api", "dev", "fastapi", "uvicorn")}
-    for side, names in hidden.items():
-        look = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if u.find_spec(n)])"
-        found = output_of(side, ["python", "-c", look, *names])
-        if found != "[]":
-            raise StartFailed(f"the {side} image holds {found}")
 
 
 async def _run_one_job(home: Path) -> None:
@@ -88,10 +97,7 @@ async def _run_one_job(home: Path) -> None:
         _migrate(postgres, home)
         sample = await load_sample(postgres.url(user="chot_app"), movements=MOVEMENTS)
         env = _environment(postgres, sqs.endpoint)
-        for side in SIDES:
-            command = ["python", "-m", side]
-            log = home / f"{side}.log"
-            running.append(start_container(side, command, env=env, log=log))
+        running.extend(start_container(side, env=env, log=home / f"{side}.log") for side in SIDES)
         port = int(env["CHOT_API_PORT"])
         wait_until(
             lambda: answers(port, "/readyz"),
@@ -101,7 +107,11 @@ async def _run_one_job(home: Path) -> None:
         )
         await _submit_and_wait(port, sample.company, sample.period, home)
         for container in running:
-            container.terminate()
+            refuse_privileges(container)
+            if not container.healthy():
+                raise StartFailed(f"the {container.image.side}'s health check says no")
+        await _look_at_a_page(port)
+        await _stop_at_work(port, running, sample.company, sample.period)
     finally:
         for container in running:
             remove(container)
@@ -111,7 +121,8 @@ async def _run_one_job(home: Path) -> None:
 
 def _migrate(postgres: PostgresServer, home: Path) -> None:
     env = {"CHOT_MIGRATE_DATABASE_URL": postgres.url()}
-    container = start_container("api", ["chot", "migrate"], env=env, log=home / "migrate.log")
+    log = home / "migrate.log"
+    container = start_container("api", entry=["chot", "migrate"], env=env, log=log)
     code = container.child.wait(JOB_SECONDS)
     remove(container)
     if code != 0:
@@ -130,16 +141,24 @@ def _environment(postgres: PostgresServer, endpoint: str) -> dict[str, str]:
     }
 
 
-async def _submit_and_wait(port: int, company: str, period: str, home: Path) -> None:
+def _client(port: int) -> httpx.AsyncClient:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    url = f"http://127.0.0.1:{port}"
+    return httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=10.0)
+
+
+async def _submit(client: httpx.AsyncClient, company: str, period: str) -> dict[str, Any]:
     asked = {"kind": "costing.run", "company": company, "brand": BRAND}
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=10.0) as client:
-        answer = await client.post("/v1/jobs", json=asked | {"payload": {"period": period}})
-        if answer.status_code != httpx.codes.ACCEPTED:
-            raise StartFailed(f"POST /v1/jobs: {answer.status_code} {answer.text}")
+    answer = await client.post("/v1/jobs", json=asked | {"payload": {"period": period}})
+    if answer.status_code != httpx.codes.ACCEPTED:
+        raise StartFailed(f"POST /v1/jobs: {answer.status_code} {answer.text}")
+    job: dict[str, Any] = answer.json()
+    return job
+
+
+async def _submit_and_wait(port: int, company: str, period: str, home: Path) -> None:
+    async with _client(port) as client:
+        job = await _submit(client, company, period)
         began = monotonic()
-        job: dict[str, Any] = answer.json()
         while job["state"] in {"pending", "running"}:
             if monotonic() - began > JOB_SECONDS:
                 raise StartFailed(f"the job is still {job['state']}:\n{_tail(home / 'worker.log')}")
@@ -147,6 +166,34 @@ async def _submit_and_wait(port: int, company: str, period: str, home: Path) -> 
     if job["state"] != "succeeded":
         raise StartFailed(f"the job ended {job['state']}: {job['error']}")
     print(f"images: job {job['id']} succeeded in {monotonic() - began:.1f} s")
+
+
+async def _look_at_a_page(port: int) -> None:
+    """Templates, styles and scripts are in the image, too."""
+    async with _client(port) as client:
+        page = await client.get("/ui/login")
+        files = sorted(set(re.findall(r"/ui/static/[^\"']+", page.text)))
+        if page.status_code != httpx.codes.OK or not files:
+            raise StartFailed(f"GET /ui/login: {page.status_code}, and names {files}")
+        for path in files:
+            answer = await client.get(path)
+            if answer.status_code != httpx.codes.OK:
+                raise StartFailed(f"GET {path}: {answer.status_code}")
+
+
+async def _stop_at_work(port: int, running: Sequence[Container], company: str, period: str) -> None:
+    """SIGTERM while a job runs: the worker first, then the api that is asked what became of it."""
+    api, worker = running
+    async with _client(port) as client:
+        job = await _submit(client, company, period)
+        while job["state"] == "pending":
+            job = (await client.get(f"/v1/jobs/{job['id']}")).json()
+        worker.terminate()
+        job = (await client.get(f"/v1/jobs/{job['id']}")).json()
+        if job["state"] == "running":
+            raise StartFailed("the worker ended with 0 and still holds a job")
+    print(f"images: SIGTERM met a running job, which is now {job['state']}")
+    api.terminate()
 
 
 def _tail(log: Path) -> str:

@@ -83,9 +83,8 @@ def test_the_api_image_holds_no_dependency_of_the_worker_alone() -> None:
 @pytest.mark.parametrize("side", SIDES)
 def test_an_image_installs_by_hash_and_drops_root(side: str) -> None:
     text = dockerfile(side)
-    assert "FROM python:3.13-slim\n" in text
     assert f"--require-hashes --only-binary :all: -r requirements/{side}.txt" in text
-    assert re.search(r"^USER [1-9][0-9]*$", text, re.MULTILINE)
+    assert re.search(r"^USER [1-9][0-9]*:[1-9][0-9]*$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -99,7 +98,7 @@ def test_sigterm_reaches_python_itself(side: str) -> None:
 
 @pytest.mark.parametrize("side", SIDES)
 def test_an_image_holds_only_its_own_side(side: str) -> None:
-    copied = re.findall(r"^COPY (\S+)", dockerfile(side), re.MULTILINE)
+    copied = re.findall(r"^COPY (?!--from)(\S+)", dockerfile(side), re.MULTILINE)
     assert side in copied
     assert "shared" in copied
     assert OTHER_SIDE[side] not in copied
