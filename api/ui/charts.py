@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-WIDTH, HEIGHT = 600, 140
-TOP, BOTTOM = 12, 18
+WIDTH, HEIGHT = 600, 120
 ROUNDED = (1, 2, 5)
 
 
@@ -25,7 +24,7 @@ class Series:
 def bars(
     title: str, description: str, series: Sequence[Series], labels: Sequence[tuple[int, str]] = ()
 ) -> Markup:
-    """Stacked bars; `labels` are (index, text) below them."""
+    """Stacked bars; `labels` are (index, text), told apart evenly below them."""
     count = max((len(each.values) for each in series), default=0)
     sums = [sum(each.values[n] or 0 for each in series) for n in range(count)]
     top = rounded_up(max(sums, default=0))
@@ -35,25 +34,25 @@ def bars(
     for each in series:
         for n, value in enumerate(each.values):
             if value:
-                height = _height(value, top)
-                y = HEIGHT - BOTTOM - _height(floor[n], top) - height
+                height = HEIGHT * value / top
+                y = HEIGHT - HEIGHT * floor[n] / top - height
                 parts.append(
                     Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>').format(
                         each.css, _short(n * step), _short(y), _short(step * 0.86), _short(height)
                     )
                 )
                 floor[n] += value
-    return _chart(title, description, top, parts, _labels(labels, count))
+    return _figure(title, description, top=top, parts=parts, series=series, labels=labels)
 
 
 def lines(
     title: str, description: str, series: Sequence[Series], labels: Sequence[tuple[int, str]] = ()
 ) -> Markup:
-    """A line for each series, broken where nothing is known."""
+    """A line for each series, broken where nothing is known; a lone value is a short dash."""
     count = max((len(each.values) for each in series), default=0)
     known = [value for each in series for value in each.values if value is not None]
     top = rounded_up(max(known, default=0))
-    step = WIDTH / max(1, count - 1)
+    step = WIDTH / max(1, count)
     parts = []
     for each in series:
         path, pen = [], "M"
@@ -61,13 +60,14 @@ def lines(
             if value is None:
                 pen = "M"
                 continue
-            y = HEIGHT - BOTTOM - _height(value, top)
-            path.append(f"{pen}{_short(n * step)} {_short(y)}")
+            y = _short(HEIGHT - (HEIGHT - 2) * value / top - 1)
+            # Each value holds for its whole step, as it was counted.
+            path.append(f"{pen}{_short(n * step)} {y}H{_short((n + 1) * step)}")
             pen = "L"
         parts.append(
             Markup('<path class="line {}" fill="none" d="{}"/>').format(each.css, "".join(path))
         )
-    return _chart(title, description, top, parts, _labels(labels, count))
+    return _figure(title, description, top=top, parts=parts, series=series, labels=labels)
 
 
 def progress(done: float, total: float | None, label: str) -> Markup:
@@ -90,44 +90,40 @@ def rounded_up(value: float) -> int:
         size *= 10
 
 
-def _height(value: float, top: float) -> float:
-    return (HEIGHT - TOP - BOTTOM) * value / top
-
-
 def _short(value: float) -> str:
     return f"{value:.1f}".rstrip("0").rstrip(".")
 
 
-def _labels(labels: Sequence[tuple[int, str]], count: int) -> list[Markup]:
-    step = WIDTH / max(1, count)
-    return [
-        Markup('<text class="axis" x="{}" y="{}">{}</text>').format(
-            _short(n * step), HEIGHT - 4, said
-        )
-        for n, said in labels
-    ]
-
-
-def _chart(
-    title: str, description: str, top: int, parts: Sequence[Markup], labels: Sequence[Markup]
+def _figure(
+    title: str,
+    description: str,
+    *,
+    top: int,
+    parts: Sequence[Markup],
+    series: Sequence[Series],
+    labels: Sequence[tuple[int, str]],
 ) -> Markup:
-    middle = _short(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) / 2)
-    base = HEIGHT - BOTTOM
+    """The drawing stretches to its box; words stand outside of it, so that they never shrink."""
+    keys = Markup().join(
+        Markup('<li><span class="key {}"></span>{}</li>').format(each.css, each.name)
+        for each in series
+    )
+    times = Markup().join(Markup("<span>{}</span>").format(said) for _, said in sorted(labels))
     return Markup(
-        '<svg class="chart" viewBox="0 0 {w} {h}" role="img" aria-label="{title}">'
-        "<title>{title}</title><desc>{description}</desc>"
-        '<path class="grid" d="M0 {base}H{w}M0 {middle}H{w}M0 {top_y}H{w}"/>{parts}'
-        '<text class="axis" x="2" y="{top_y_text}">{top}</text>{labels}</svg>'
+        '<figure class="figure"><figcaption><b>{title}</b><ul class="keys">{keys}</ul></figcaption>'
+        '<div class="plot"><span class="top-value" aria-hidden="true">{top}</span>'
+        '<svg class="chart" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" '
+        'aria-label="{title}"><title>{title}</title><desc>{description}</desc>'
+        '<path class="grid" d="M0 {h}H{w}M0 {middle}H{w}M0 0H{w}"/>{parts}</svg></div>'
+        '<div class="times" aria-hidden="true">{times}</div></figure>'
     ).format(
+        title=title,
+        keys=keys,
+        top=f"{top:,}",
         w=WIDTH,
         h=HEIGHT,
-        title=title,
+        middle=HEIGHT // 2,
         description=description,
-        base=base,
-        middle=middle,
-        top_y=TOP,
-        top_y_text=TOP - 3,
-        top=f"{top:,}",
         parts=Markup().join(parts),
-        labels=Markup().join(labels),
+        times=times,
     )

@@ -1,69 +1,48 @@
-"""What the overview shows: read once for all who look, then put into findings and rows."""
+"""What the overview shows: read once for all who look."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from time import monotonic
+from typing import Any, Literal
 
 from sqlalchemy import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.bodies import end_of_id
 from api.resources import Resources
-from api.ui.browser import Language
-from api.ui.showing import duration, number
+from api.routes.alerts import rules_of, view_of
+from api.ui.findings import Finding, find
 from shared.access import Scope
+from shared.alerts.state import open_alerts
 from shared.jobs.freeze import list_freezes
 from shared.jobs.kinds import list_kinds
+from shared.jobs.minutes import History, read_history, read_rates
 from shared.jobs.queues import MOST_COUNTED, list_queues, list_workers
 
 # Workers that have gone without a word are shown for so long.
 LOST_SHOWN = timedelta(hours=1)
-LAG_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something that an operator should know of: `key` are its words, `place` where to look."""
-
-    level: str
-    key: str
-    place: str | None
-    values: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """What tells it from the others of its kind."""
-        subject = (str(self.values[name]) for name in SUBJECTS if name in self.values)
-        return "-".join((self.key, *subject))
-
-    def said(self, language: Language) -> Mapping[str, str]:
-        """Its values as its words take them."""
-        return {name: _said(name, value, language) for name, value in self.values.items()}
-
-
-SUBJECTS = ("queue", "kind", "books", "rule", "subject")
-
-
-def _said(name: str, value: Any, language: Language) -> str:
-    match name:
-        case "n":
-            return number(value, language)
-        case "seconds":
-            return duration(value, language)
-        case _:
-            return str(value)
+# What changes by the minute is not asked for every two seconds.
+HISTORY_SECONDS = 15.0
+Span = Literal["hour", "day"]
+STEPS: Mapping[str, tuple[int, int]] = {"hour": (60, 60), "day": (900, 96)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """One moment of the platform, as a scope sees it. `counts`: of accounts of all companies."""
+    """One moment of the platform, as a scope sees it.
+
+    `counts` and `alerts` belong to no company: None where the scope is not all of them.
+    """
 
     queues: Sequence[Mapping[str, Any]]
     workers: Sequence[Mapping[str, Any]]
     kinds: Sequence[RowMapping]
     freezes: Sequence[RowMapping]
     counts: Mapping[str, Any] | None
-    at: datetime
+    alerts: Sequence[Mapping[str, Any]] | None
+    history: History
+    rates: Mapping[str, float]
     due_seconds: float
 
     @property
@@ -96,99 +75,58 @@ class Overview:
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What is wrong, the worst first; what somebody has stopped on purpose stands below."""
-        return sorted(self._findings(), key=lambda each: ("bad", "warn").index(each.level))
-
-    def _findings(self) -> list[Finding]:
-        found = [*_of_queues(self), *_of_workers(self), *_of_delivery(self)]
-        found += [
-            _finding("warn", "kind_paused", _jobs(kind=each["name"]), kind=each["name"])
-            for each in self.kinds
-            if each["paused"]
-        ]
-        for freeze in self.freezes:
-            books = " · ".join(filter(None, (freeze["company"], freeze["brand"])))
-            found.append(_finding("warn", "frozen", None, books=books, by=freeze["principal"]))
-        return found
+        """What is wrong, the worst first."""
+        return find(self)
 
 
-def _finding(level: str, key: str, place: str | None, **values: Any) -> Finding:
-    return Finding(level=level, key=f"overview.{key}", place=place, values=values)
+@dataclass(slots=True)
+class OverviewReader:
+    """Reads the overview of a scope again and again; the history more rarely than the rest."""
 
+    resources: Resources
+    scope: Scope
+    span: Span = "hour"
+    _history: tuple[History, Mapping[str, float]] | None = None
+    _again_at: float = field(default=0.0)
 
-def _jobs(**query: str) -> str:
-    return "/ui/jobs?" + "&".join(f"{name}={value}" for name, value in query.items())
-
-
-def _of_queues(seen: Overview) -> list[Finding]:
-    found = []
-    dead = seen.totals["dead"]
-    if dead:
-        found.append(_finding("bad", "some_dead", "/ui/dead-letters", n=dead))
-    for queue in seen.queues:
-        name, oldest = queue["name"], queue["oldest_due_seconds"]
-        place = _jobs(state="pending")
-        if queue["paused"]:
-            found.append(_finding("warn", "queue_paused", place, queue=name, n=queue["pending"]))
-        elif oldest is not None and oldest > seen.due_seconds:
-            found.append(_finding("bad", "starved", place, queue=name, seconds=oldest))
-        if queue["alone_worker"] is not None:
-            found.append(_finding("warn", "alone", _jobs(state="running"), queue=name))
-    return found
-
-
-def _of_workers(seen: Overview) -> list[Finding]:
-    found = []
-    if not seen.live:
-        level = "bad" if seen.totals["due"] or seen.totals["running"] else "warn"
-        found.append(_finding(level, "no_worker", None, n=seen.totals["due"]))
-    lost = [each for each in seen.workers if not each["live"]]
-    if lost:
-        found.append(_finding("warn", "lost_workers", None, n=len(lost)))
-    return found
-
-
-def _of_delivery(seen: Overview) -> list[Finding]:
-    """Of the messages, which belong to no company."""
-    counts = seen.counts
-    if counts is None:
-        return []
-    found = []
-    if (counts["outbox_lag_seconds"] or 0) > LAG_SECONDS:
-        seconds, due = counts["outbox_lag_seconds"], counts["outbox_due"]
-        found.append(_finding("bad", "outbox_late", None, seconds=seconds, n=due))
-    if counts["quarantined"]:
-        found.append(_finding("bad", "quarantined", None, n=counts["quarantined"]))
-    if counts["dead_messages"]:
-        found.append(
-            _finding("warn", "dead_messages", "/ui/dead-letters", n=counts["dead_messages"])
+    async def read(self) -> Overview:
+        """Ask the database once; the counts are those of /metrics, asked as rarely as there."""
+        everywhere, scope = self.scope.is_everything, self.scope
+        async with self.resources.reading() as conn:
+            queues = await list_queues(conn, scope=scope)
+            workers = await list_workers(conn, scope=scope)
+            kinds = await list_kinds(conn, scope=scope)
+            freezes = await list_freezes(conn, scope=scope)
+            alerts = await open_alerts(conn) if everywhere else None
+            history, rates = await self._past(conn)
+        counts = (await self.resources.counting.counted()).counts if everywhere else None
+        rules = rules_of(self.resources)
+        now = datetime.now(UTC)
+        return Overview(
+            queues=[dict(row) for row in queues],
+            workers=[
+                _worker(row, everywhere=everywhere)
+                for row in workers
+                if row["live"] or now - row["seen_at"] < LOST_SHOWN
+            ],
+            kinds=kinds,
+            freezes=freezes,
+            counts=counts,
+            alerts=None
+            if alerts is None
+            else [view_of(row, rules.get(row["rule"])) for row in alerts],
+            history=history,
+            rates=rates,
+            due_seconds=self.resources.settings.limits.due_seconds,
         )
-    return found
 
-
-async def read_overview(resources: Resources, scope: Scope) -> Overview:
-    """Ask the database once; the counts are those of /metrics, asked as rarely as there."""
-    async with resources.reading() as conn:
-        queues = await list_queues(conn, scope=scope)
-        workers = await list_workers(conn, scope=scope)
-        kinds = await list_kinds(conn, scope=scope)
-        freezes = await list_freezes(conn, scope=scope)
-    everywhere = scope.is_everything
-    counts = (await resources.counting.counted()).counts if everywhere else None
-    now = datetime.now(UTC)
-    return Overview(
-        queues=[dict(row) for row in queues],
-        workers=[
-            _worker(row, everywhere=everywhere)
-            for row in workers
-            if row["live"] or now - row["seen_at"] < LOST_SHOWN
-        ],
-        kinds=kinds,
-        freezes=freezes,
-        counts=counts,
-        at=now,
-        due_seconds=resources.settings.limits.due_seconds,
-    )
+    async def _past(self, conn: AsyncConnection) -> tuple[History, Mapping[str, float]]:
+        if self._history is None or monotonic() >= self._again_at:
+            step, steps = STEPS[self.span]
+            history = await read_history(conn, step=step, steps=steps, scope=self.scope)
+            self._history = (history, await read_rates(conn, scope=self.scope))
+            self._again_at = monotonic() + HISTORY_SECONDS
+        return self._history
 
 
 def _worker(row: RowMapping, *, everywhere: bool) -> dict[str, Any]:

@@ -18,6 +18,7 @@ UNITS = {
     "vi": {"s": "giây", "min": "phút", "h": "giờ", "d": "ngày"},
 }
 # As hard-coded as the language: `2 min ago` is no sentence that can be put together from parts.
+JUST_NOW = {"en": "just now", "vi": "vừa xong"}
 AGO = {"en": "{0} ago", "vi": "{0} trước"}
 
 
@@ -77,6 +78,5 @@ def ago(value: datetime | None, language: Language) -> Markup:
         return Markup("–")
     passed = (datetime.now(UTC) - value).total_seconds()
     iso = value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(
-        iso, AGO[language].format(duration(passed, language))
-    )
+    said = JUST_NOW[language] if passed < 2 else AGO[language].format(duration(passed, language))
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(iso, said)

@@ -79,14 +79,20 @@ ADD_UP_ENDINGS = text("""
     gone AS (
         DELETE FROM chot.endings WHERE id IN (
             SELECT id FROM chot.endings WHERE (SELECT ours FROM turn) ORDER BY id LIMIT :most)
-        RETURNING kind, state),
+        RETURNING kind, state, at, queue, company, brand),
     added AS (
         INSERT INTO chot.ending_totals AS t (kind, state, jobs)
         SELECT kind, state, count(*) FROM gone GROUP BY kind, state ORDER BY kind, state
-        ON CONFLICT (kind, state) DO UPDATE SET jobs = t.jobs + excluded.jobs)
+        ON CONFLICT (kind, state) DO UPDATE SET jobs = t.jobs + excluded.jobs),
+    by_minute AS (
+        INSERT INTO chot.job_minutes AS m (minute, queue, company, brand, state, jobs)
+        SELECT date_trunc('minute', at), queue, company, coalesce(brand, ''), state, count(*)
+          FROM gone WHERE at IS NOT NULL GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
+        ON CONFLICT (minute, queue, company, brand, state) DO UPDATE
+           SET jobs = m.jobs + excluded.jobs)
     SELECT count(*) FROM gone""")
 
 
 async def add_up_endings(conn: AsyncConnection, *, most: int = ENDINGS) -> int:
-    """Move up to `most` endings into the totals; answers how many. In autocommit."""
+    """Move up to `most` endings into totals and minutes; answers how many. In autocommit."""
     return int(await conn.scalar(ADD_UP_ENDINGS, {"most": most}) or 0)

@@ -1,6 +1,6 @@
 """Tables of the operator's pages as Core sees them."""
 
-from sqlalchemy import Column, Identity, LargeBinary, Table
+from sqlalchemy import Column, Identity, LargeBinary, Table, Text
 from sqlalchemy.dialects.postgresql import BIGINT, TIMESTAMP
 
 from shared.schema.metadata import metadata
@@ -11,5 +11,17 @@ session_secrets = Table(
     Column("id", BIGINT, Identity(always=True), primary_key=True),
     Column("secret", LargeBinary, nullable=False),
     Column("created_at", TIMESTAMP(timezone=True), nullable=False),
+    schema="chot",
+)
+
+job_minutes = Table(
+    "job_minutes",
+    metadata,
+    Column("minute", TIMESTAMP(timezone=True), primary_key=True),
+    Column("queue", Text, primary_key=True),
+    Column("company", Text, primary_key=True),
+    Column("brand", Text, primary_key=True),
+    Column("state", Text, primary_key=True),
+    Column("jobs", BIGINT, nullable=False),
     schema="chot",
 )

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    ViewportSize,
+    async_playwright,
+)
 
 from tests.pages.stack import Stack
 
@@ -31,7 +37,8 @@ MISSING = (
     "or name one by CHOT_TEST_CHROMIUM; `make test` leaves these tests out where there is none, "
     "and says so"
 )
-WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 740}
+WIDE: ViewportSize = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 375, "height": 740}
 SECONDS = 10_000  # of Playwright, in its milliseconds
 # How far the page reaches beyond its window; what scrolls in a box of its own does not count.
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -57,7 +64,7 @@ class Window:
     complaints: list[str] = field(default_factory=list)
     contexts: list[BrowserContext] = field(default_factory=list)
 
-    async def open(  # noqa: PLR0913 - each is a way to look at a page
+    async def open(
         self,
         path: str,
         *,

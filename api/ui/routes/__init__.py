@@ -4,14 +4,16 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-from api.ui.routes import dead_letters, job, jobs, login, overview, simulator, static
+from api.ui.routes import dead_letters, job, jobs, login, overview, pausing, runs, simulator, static
 
 PAGE_ROUTERS: Sequence[APIRouter] = (
     overview.router,
+    pausing.router,
     login.router,
     jobs.router,
     job.router,
     dead_letters.router,
+    runs.router,
     simulator.router,
     static.router,
 )

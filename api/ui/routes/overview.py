@@ -8,15 +8,18 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from api.dependencies import Ready, Who
-from api.event_stream import MEDIA_TYPE
-from api.ui.browser import Browser
+from api.ui.browser import Browser, browser_of
 from api.ui.live import LiveStream
-from api.ui.overview import Overview, counted, read_overview
+from api.ui.overview import Overview, OverviewReader, Span, counted
+from api.ui.overview_charts import ended_chart, levels_chart
 from api.ui.pages import fragment, may, render
 from api.ui.paths import HOME
+from api.ui.words import all_words, translate
 
 router = APIRouter()
-PARTS = ("verdict", "tiles", "queues", "workers")
+PARTS = ("verdict", "tiles", "alerts", "charts", "queues", "workers", "kinds")
+PAUSE = "/ui/queues/{queue}/pause"
+OFFERED = (("GET", "/ui/jobs"), ("GET", "/ui/dead-letters"), ("POST", PAUSE))
 
 
 @router.get("/ui")
@@ -28,33 +31,54 @@ async def to_overview() -> Response:
 @router.get(HOME)
 async def overview(request: Request, resources: Ready, who: Who) -> Response:
     """The page as it is now; it goes on by its stream."""
-    seen = await read_overview(resources, who.scope)
-    return render(request, "overview.html", **_values(seen, _offered(request)))
+    span = _span(request)
+    seen = await OverviewReader(resources, who.scope, span).read()
+    values = _values(seen, browser_of(request), _offered(request))
+    return render(request, "overview.html", span=span, **values)
 
 
-@router.get("/ui/events", response_class=Response, responses={200: {"content": {MEDIA_TYPE: {}}}})
+@router.get("/ui/events")
 async def follow_overview(request: Request, resources: Ready, who: Who) -> LiveStream:
     """What changes on the overview, as fragments of it."""
-    offered = _offered(request)
-    key = ("overview", who.scope, offered)
-    show = partial(_show, offered=offered)
-    return LiveStream(request, key, partial(read_overview, resources, who.scope), show)
+    offered, span = _offered(request), _span(request)
+    reader = OverviewReader(resources, who.scope, span)
+    key = ("overview", who.scope, offered, span)
+    return LiveStream(request, key, reader.read, partial(_show, offered=offered))
+
+
+def _span(request: Request) -> Span:
+    return "day" if request.query_params.get("span") == "day" else "hour"
 
 
 def _offered(request: Request) -> frozenset[str]:
-    """Which pages this reader may be sent to."""
-    places = ("/ui/jobs", "/ui/dead-letters", "/ui/runs")
-    return frozenset(each for each in places if may(request, "GET", each))
+    """What this reader may be sent to, and may do."""
+    return frozenset(path for method, path in OFFERED if may(request, method, path))
 
 
 def _show(browser: Browser, seen: Overview, *, offered: frozenset[str]) -> Mapping[str, str]:
-    values = _values(seen, offered)
+    values = _values(seen, browser, offered)
     return {part: fragment(browser, f"overview_{part}.html", **values) for part in PARTS}
 
 
-def _values(seen: Overview, offered: frozenset[str]) -> dict[str, Any]:
+def _values(seen: Overview, browser: Browser, offered: frozenset[str]) -> dict[str, Any]:
     def leads(place: str | None) -> str | None:
         """The address, if this reader may go there."""
-        return place if place is not None and place.partition("?")[0] in offered else None
+        if place is None or place.startswith("#"):
+            return place
+        return place if place.partition("?")[0] in offered else None
 
-    return {"seen": seen, "leads": leads, "counted": counted}
+    def summary(alert: Mapping[str, Any]) -> str:
+        """What an alert is about; a rule that an operator has added has its own words only."""
+        key = f"alert.{alert['rule']}"
+        known = key in all_words()
+        return translate(browser.language, key) if known else str(alert["summary"])
+
+    return {
+        "seen": seen,
+        "leads": leads,
+        "summary": summary,
+        "counted": counted,
+        "operates": PAUSE in offered,
+        "levels": levels_chart(seen.history, browser.language),
+        "ended": ended_chart(seen.history, browser.language),
+    }
