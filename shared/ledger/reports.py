@@ -131,20 +131,29 @@ TURNOVER = text(f"""
            count(*) AS lines
       FROM books.gl_lines l
      WHERE {_OF_ACCOUNT} AND l.posting_date >= :since AND l.posting_date <= :until""")
+# The other side is looked up once an entry and side: an entry of ten thousand lines would be read
+# ten thousand times for its own page.
 GENERAL_LEDGER = text(f"""
-    SELECT l.posting_date, l.entry_id, l.line_no, e.entry_no, e.series, e.kind, e.document_id,
-           d.type, d.doc_no, l.account, l.debit, l.credit, l.party, l.store, l.item, l.brand,
-           coalesce(l.memo, e.memo, d.memo) AS memo,
-           ARRAY(SELECT DISTINCT o.account FROM books.gl_lines o
-                  WHERE o.entry_id = l.entry_id AND (o.debit > 0) <> (l.debit > 0)
-                  ORDER BY o.account) AS contra
-      FROM books.gl_lines l
-      JOIN books.gl_entries e ON e.id = l.entry_id
-      JOIN books.documents d ON d.id = e.document_id
-     WHERE {_OF_ACCOUNT} AND l.posting_date >= :since AND l.posting_date <= :until
-       AND (l.posting_date, l.entry_id, l.line_no)
-         > (CAST(:day_after AS date), CAST(:entry_after AS bigint), CAST(:line_after AS integer))
-     ORDER BY l.posting_date, l.entry_id, l.line_no LIMIT :most""")
+    WITH page AS MATERIALIZED (
+        SELECT l.posting_date, l.entry_id, l.line_no, e.entry_no, e.series, e.kind, e.document_id,
+               d.type, d.doc_no, l.account, l.debit, l.credit, l.party, l.store, l.item, l.brand,
+               coalesce(l.memo, e.memo, d.memo) AS memo
+          FROM books.gl_lines l
+          JOIN books.gl_entries e ON e.id = l.entry_id
+          JOIN books.documents d ON d.id = e.document_id
+         WHERE {_OF_ACCOUNT} AND l.posting_date >= :since AND l.posting_date <= :until
+           AND (l.posting_date, l.entry_id, l.line_no) > (CAST(:day_after AS date),
+                CAST(:entry_after AS bigint), CAST(:line_after AS integer))
+         ORDER BY l.posting_date, l.entry_id, l.line_no LIMIT :most),
+    others AS MATERIALIZED (
+        SELECT s.entry_id, s.is_debit,
+               ARRAY(SELECT DISTINCT o.account FROM books.gl_lines o
+                      WHERE o.entry_id = s.entry_id AND (o.debit > 0) <> s.is_debit
+                      ORDER BY o.account) AS contra
+          FROM (SELECT DISTINCT entry_id, debit > 0 AS is_debit FROM page) s)
+    SELECT p.*, o.contra
+      FROM page p JOIN others o ON o.entry_id = p.entry_id AND o.is_debit = (p.debit > 0)
+     ORDER BY p.posting_date, p.entry_id, p.line_no""")
 JOURNAL = text(f"""
     SELECT l.posting_date, l.entry_id, l.line_no, e.entry_no, e.series, e.kind, e.document_id,
            d.type, d.doc_no, l.account, a.name, a.name_vi, l.debit, l.credit, l.party, l.store,
