@@ -203,7 +203,7 @@ async def test_five_new_apis_upgrade_under_load_and_the_old_ones_go_on(
     """Every step and line: a million rows and 50 requests a second, and an empty table.
 
     The api and the workers have started on an older schema, and none of them is restarted. They are
-    this version's code: that code of an older version runs on the newer schema is not shown.
+    this version's code; the one before runs in tests/journeys/test_mixed_versions.py.
     Each of the five replicas migrates, then serves, as its container's start does.
     """
     fleet = old_fleet
