@@ -64,5 +64,5 @@ def _words_of(problem: Problem) -> dict[str, Any]:
         for each in (f"error.{name}", f"error.{problem.status}", "error.other")
         if each in known
     )
-    more = {"key": key, "role": problem.more.get("role"), "status": problem.status}
+    more = {"key": key, "role": problem.more.get("role")}
     return more | {"title": PROBLEMS[problem.slug][1], "detail": problem.detail}

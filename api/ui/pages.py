@@ -80,6 +80,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
     known = {
         "browser": browser,
         "here": request.url.path,
+        "status": status,
         "me": caller,
         "may": partial(may, request),
         "menu": [(key, place) for key, place in MENU.items() if may(request, "GET", place)],
