@@ -224,14 +224,14 @@ class SqsClient:
 
     async def facts(self, queue: str) -> QueueFacts:
         """Read the queue's real attributes, and its dead-letter queue's retention."""
-        mine = await self._attributes(queue)
+        mine = await self.attributes(queue)
         max_receive, dead_retention = None, None
         policy = mine.get("RedrivePolicy")
         if policy:
             found = re.search(r'"maxReceiveCount"\s*:\s*"?(\d+)', policy)
             max_receive = int(found.group(1)) if found else None
             try:
-                dead = await self._attributes(f"{queue}-dead")
+                dead = await self.attributes(f"{queue}-dead")
                 dead_retention = int(dead["MessageRetentionPeriod"])
             except ClientError:  # a dead-letter queue of another name: nothing to compare
                 dead_retention = None
@@ -242,7 +242,8 @@ class SqsClient:
             dead_letter_retention_seconds=dead_retention,
         )
 
-    async def _attributes(self, queue: str) -> dict[str, str]:
+    async def attributes(self, queue: str) -> dict[str, str]:
+        """All that SQS says of the queue, in its own words."""
         url = await self.url(queue)
         async with self._asking("attributes") as client:
             answer = await client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])

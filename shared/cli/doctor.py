@@ -1,19 +1,24 @@
-"""`chot doctor`: what a database needs after it was restored, and a look at what hangs."""
+"""`chot doctor`: everything that a deployment hangs on, what hangs, and a restored database."""
 
 import asyncio
 
 import click
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.cli.exits import Exit, Failure
 from shared.cli.options import as_json, print_json
+from shared.cli.plain import visible
 from shared.database import is_unreachable, open_engine
+from shared.doctor import Finding, Report
 from shared.errors import ConfigRefused
 from shared.jobs.limits import limits_of
 from shared.jobs.stops import books_frozen, covers_books, kind_paused
-from shared.restored import mark_restored, refuse_restored
-from shared.settings import load_migrate_url
+from shared.restored import mark_restored
+from shared.settings import MigrateSettings, load_migrate_url
+
+DATABASE_URL = "CHOT_DATABASE_URL"
 
 READ_SIGNS = text(f"""
     SELECT (SELECT count(*) FROM chot.jobs WHERE state = 'running'
@@ -75,27 +80,76 @@ SIGNS = {
     is_flag=True,
     help="After any restore but a physical one: make movements visible, change deployment_id.",
 )
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="CODE",
+    help="Leave findings of this code out; may be given again.",
+)
 @as_json
 @click.pass_context
-def doctor(context: click.Context, /, *, restored: bool, as_json: bool) -> None:
-    """Look for what hangs or has died (exit code 1), or put a restored database right.
+def doctor(
+    context: click.Context, /, *, restored: bool, ignored: tuple[str, ...], as_json: bool
+) -> None:
+    """Look at all that a deployment hangs on, and at what hangs or has died (exit code 1).
 
-    Connects as CHOT_MIGRATE_DATABASE_URL (or CHOT_DATABASE_URL; --restored needs the owner).
+    Or put a restored database right. Changes nothing but by --restored. Connects as
+    CHOT_MIGRATE_DATABASE_URL (or CHOT_DATABASE_URL; --restored needs the owner), and looks at
+    SQS, S3 and the settings of api and worker as far as they are set here.
     """
     try:
         url = load_migrate_url()
-        found = asyncio.run(_restored(url) if restored else _signs(url))
+        if restored:
+            _show_counts(asyncio.run(_restored(url)), as_json=as_json)
+            return
     except ConfigRefused as refusal:
         raise Failure(str(refusal), code=Exit.CONFIG) from None
     except (DBAPIError, OSError) as error:
         away = is_unreachable(error)
         said = f"the database {'cannot be reached' if away else 'refuses'}: {error}"
         raise Failure(said, code=Exit.UNAVAILABLE if away else Exit.REFUSED) from None
+    report = asyncio.run(_examined(url))
+    findings = report.ordered(ignored)
+    if as_json:
+        print_json(
+            report.signs
+            | {"findings": [each.as_json() for each in findings], "unchecked": report.unchecked}
+        )
+    else:
+        _show(report, findings)
+    context.exit(_code(report, findings))
+
+
+def _code(report: Report, findings: list[Finding]) -> Exit:
+    if any(each.code == "database-away" for each in findings) and report.database_away:
+        return Exit.UNAVAILABLE
+    wrong = any(each.severity != "note" for each in findings) or any(report.signs.values())
+    return Exit.NO if wrong else Exit.OK
+
+
+def _show(report: Report, findings: list[Finding]) -> None:
+    _show_counts(report.signs, as_json=False)
+    for each in findings:
+        click.echo("")
+        click.secho(visible(f"{each.severity}: {each.seen} [{each.code}]"), bold=True)
+        click.echo(visible(f"  {each.why}"))
+        for command in each.remedy:
+            click.echo(visible(f"  $ {command}"))
+    if report.unchecked:
+        click.echo("\nnot checked:")
+        for what in report.unchecked:
+            click.echo(visible(f"  {what}"))
+    if not findings:
+        said = "nothing is found" + (" in what was checked" if report.unchecked else "")
+        click.echo(said, err=True)
+
+
+def _show_counts(found: dict[str, int], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
-    else:
+    elif found:
         click.echo("\n".join(_line(sign, count) for sign, count in found.items()))
-    context.exit(Exit.NO if not restored and any(found.values()) else Exit.OK)
 
 
 def _line(sign: str, count: int) -> str:
@@ -103,11 +157,24 @@ def _line(sign: str, count: int) -> str:
     return f"{count:>12,}  {what}" + (f": {advice}" if count and advice else "")
 
 
-async def _signs(url: str) -> dict[str, int]:
-    engine = open_engine(url, pool_size=0, application_name="chot doctor")
-    async with engine.connect() as conn:
-        await refuse_restored(conn)
-        return dict((await conn.execute(READ_SIGNS)).mappings().one())
+async def _signs(conn: AsyncConnection) -> dict[str, int]:
+    return dict((await conn.execute(READ_SIGNS)).mappings().one())
+
+
+async def _examined(url: str) -> Report:
+    # Late: migrations and AWS are much to import, and --restored needs neither.
+    from shared.cli.migrate import known_revisions  # noqa: PLC0415
+    from shared.doctor.examine import Doctor, Revisions  # noqa: PLC0415
+
+    name = "CHOT_MIGRATE_DATABASE_URL" if MigrateSettings().migrate_database_url else DATABASE_URL
+    known = known_revisions()
+    return await Doctor(
+        url=url,
+        url_name=name,
+        revisions=None if known is None else Revisions(head=known[0], known=known[1]),
+        signs=_signs,
+        report=Report(),
+    ).examine()
 
 
 async def _restored(url: str) -> dict[str, int]:

@@ -95,6 +95,17 @@ def _config() -> Config:
     return config
 
 
+def known_revisions() -> tuple[str, frozenset[str]] | None:
+    """The newest revision of this code and all of them; None where the migrations are not here."""
+    try:
+        script = ScriptDirectory.from_config(_config())
+    except ConfigRefused:
+        return None
+    head = script.get_current_head()
+    assert head is not None, "there are migrations"
+    return head, frozenset(each.revision for each in script.walk_revisions())
+
+
 def _move_patiently(config: Config, before: str | None, target: str) -> None:
     """Move, and try again when a lock was not to be had in time.
 
