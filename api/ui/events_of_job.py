@@ -60,7 +60,7 @@ def runs_of(job: Mapping[str, Any]) -> list[Run]:
             fence=each["fence"],
             worker=each["worker_id"],
             began=datetime.fromisoformat(each["started_at"]),
-            until=each["ended_at"] and datetime.fromisoformat(each["ended_at"]),
+            until=_until(each, after),
             outcome=each["outcome"],
             tone=TONE_OF_OUTCOME.get(each["outcome"], "plain"),
             taken_by=None if each["outcome"] != "lost_lease" or after is None else after["fence"],
@@ -69,11 +69,19 @@ def runs_of(job: Mapping[str, Any]) -> list[Run]:
     ]
 
 
+def _until(attempt: Mapping[str, Any], after: Mapping[str, Any] | None) -> datetime | None:
+    """When it ended: of one that was taken over, when the next began at the latest."""
+    if attempt["ended_at"] is None:
+        return None
+    ended = datetime.fromisoformat(attempt["ended_at"])
+    return ended if after is None else min(ended, datetime.fromisoformat(after["started_at"]))
+
+
 def events_of(
     row: Row, runs: Sequence[Run], why: Row, acts: Sequence[Mapping[str, Any]]
 ) -> list[Happened]:
     """Of a row of show_job(), its runs, a row of explain_job() and the job's rows of the audit."""
-    found = [*_life(row, acts), *_messages(row, why), *_attempts(runs)]
+    found = [*_life(row, acts), *_attempts(runs), *_messages(row, why)]
     if row["state"] == JobState.RUNNING:
         found += _lease(row, why)
     # What happened in one statement has one instant: as it was written, then.

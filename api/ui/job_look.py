@@ -63,6 +63,10 @@ class Look:
         """Whether each of its documents has an outcome of its own."""
         return self.job["kind"] in OF_DOCUMENTS
 
+    def seconds_until(self, instant: str) -> float:
+        """How long it is until then, at the time of the look."""
+        return (datetime.fromisoformat(instant) - self.read_at).total_seconds()
+
     def seconds_of(self, attempt: Mapping[str, Any]) -> float:
         """How long an attempt took, or has been running."""
         ended = attempt["ended_at"]

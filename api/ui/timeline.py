@@ -113,7 +113,7 @@ def draw(
     last = max(each.at for each in events)
     end = last if ended else max(last, now)
     spans = [(max(run.began, start), run.until or now) for run in shown]
-    scale = _Scale(start, max(end, start + timedelta(seconds=1)), spans)
+    scale = _Scale(start, max(end, start + timedelta(seconds=1)), spans, now)
     lanes = [Lane(y=_lane(n), run=run) for n, run in enumerate(shown)]
     return Timeline(
         height=TOP + LANE * (len(shown) + 1) + 24,
@@ -161,8 +161,13 @@ class _Scale:
     """Time to place: linear in each of its pieces."""
 
     def __init__(
-        self, start: datetime, end: datetime, spans: Sequence[tuple[datetime, datetime]]
+        self,
+        start: datetime,
+        end: datetime,
+        spans: Sequence[tuple[datetime, datetime]],
+        now: datetime,
     ) -> None:
+        self._now = now
         runs = _joined(spans, start, end)
         running = sum((until - began).total_seconds() for began, until in runs)
         longest = max(LEAST_WAIT, running * WAIT_TO_RUN) if runs else float("inf")
@@ -181,8 +186,8 @@ class _Scale:
 
     @property
     def waits(self) -> list[_Piece]:
-        """The times in which nothing runs."""
-        return [piece for piece in self._pieces if piece.waits]
+        """The times in which nothing ran, or runs now; what is to come is no wait yet."""
+        return [piece for piece in self._pieces if piece.waits and piece.start < self._now]
 
     def x(self, at: datetime) -> float:
         """Where this instant is drawn."""

@@ -48,6 +48,7 @@ async def list_jobs_page(request: Request, resources: Ready, who: Who) -> Respon
         kinds=sorted(resources.kinds),
         chosen=(asked.get("state") or "").split(","),
         refused=refused,
+        more_filters=bool(asked.keys() - {"state", "cursor", "group"}),
         filtered=any(value for name, value in asked.items() if name not in {"cursor", "limit"}),
         older=_older(asked, page["next_cursor"]),
         stream=f"{LIVE}?{urlencode({'ids': ','.join(ids)})}" if ids else None,

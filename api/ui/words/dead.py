@@ -3,8 +3,8 @@
 WORDS = {
     "dead.title": ("Dead letters", "Công việc chết"),
     "dead.counted": (
-        "{jobs} dead jobs, {causes} causes",
-        "{jobs} công việc chết, {causes} nguyên nhân",
+        "jobs: {jobs} · causes: {causes}",
+        "công việc: {jobs} · nguyên nhân: {causes}",
     ),
     "dead.all": ("All dead letters", "Tất cả"),
     "dead.by_cause": ("By cause", "Theo nguyên nhân"),

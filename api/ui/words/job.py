@@ -24,6 +24,7 @@ WORDS = {
     "job.progress": ("Progress", "Tiến độ"),
     "job.rate": ("{n} {unit}/s", "{n} {unit}/giây"),
     "job.eta": ("done at about", "xong vào khoảng"),
+    "job.eta_in": ("in {span}", "còn {span}"),
     "job.moved": ("moved last", "nhích lần cuối"),
     "job.timeline": ("Timeline", "Dòng thời gian"),
     "job.timeline_desc": (

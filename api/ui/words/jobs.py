@@ -16,6 +16,10 @@ WORDS = {
     "jobs.to": ("Before", "Trước lúc"),
     "jobs.progress": ("Progress", "Tiến độ"),
     "jobs.attempt": ("attempt {n} of {most}", "lần chạy {n}/{most}"),
+    "jobs.more": (
+        "By kind, company, brand, submitter, time",
+        "Theo loại, công ty, nhãn, người gửi, thời gian",
+    ),
     "jobs.show": ("Show", "Xem"),
     "jobs.all": ("All jobs", "Tất cả"),
     "jobs.of_group": ("of group", "thuộc nhóm"),
