@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from api.gate import facts_of
 from api.problems import PROBLEMS, Problem, problem_response
-from api.ui.pages import error_page
+from api.ui.pages import render
 from api.ui.paths import HOME, LOGIN, is_page
 from api.ui.session import COOKIE, PATH
 from api.ui.words import all_words
@@ -23,7 +23,10 @@ async def answer_problem(request: Request, problem: Problem) -> Response:
         return problem_response(problem, facts.request_id)
     if problem.slug == "unauthorized" and request.method == "GET":
         return _to_login(request)
-    response = error_page(request, problem.status, **_words_of(problem), id=facts.request_id)
+    words = _words_of(problem)
+    response = render(
+        request, "error.html", problem.status, **words, code=problem.status, id=facts.request_id
+    )
     if problem.retry_after is not None:
         response.headers["Retry-After"] = str(problem.retry_after)
     response.headers.update(

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse
 
 from api.gate import facts_of
 from api.rights import page_rule
@@ -115,8 +115,3 @@ def csrf_field(request: Request) -> Markup:
     """The hidden field that every form of ours has."""
     token = token_for(seed_of(request) or new_seed(request))
     return Markup('<input type="hidden" name="{}" value="{}">').format(FIELD, token)
-
-
-def error_page(request: Request, status: int, **values: Any) -> Response:
-    """A page that says what went wrong; see api/ui/errors.py."""
-    return render(request, "error.html", status, **values)

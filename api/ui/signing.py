@@ -50,12 +50,13 @@ class Signer:
     resources: Resources
     _secrets: Sequence[bytes] = ()
     _read_at: float = float("-inf")
+    _made_at: float = float("-inf")
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def sign(self, value: Any) -> str:
         """The value as text for a cookie; makes a secret where there is none or it is old."""
-        if not self._secrets or monotonic() - self._read_at > KNOWN_SECONDS:
-            await self._read(KNOWN_SECONDS, make=True)
+        if not self._secrets or monotonic() - self._made_at > KNOWN_SECONDS:
+            await self._renew()
         return str(self._serializer().dumps(value))
 
     async def read(self, signed: str) -> Any:
@@ -81,18 +82,27 @@ class Signer:
             signer_kwargs={"digest_method": hashlib.sha256, "key_derivation": "hmac"},
         )
 
-    async def _read(self, age: float, *, make: bool = False) -> bool:
+    async def _read(self, age: float) -> bool:
         """Read the secrets unless they are younger than `age` (seconds); whether it did."""
         async with self._turn:
-            if monotonic() - self._read_at <= age and not (make and not self._secrets):
+            if monotonic() - self._read_at <= age:
                 return False
-            began = monotonic()
-            if make:
-                await self._make()
-            async with self.resources.reading() as conn:
-                self._secrets = await _secrets(conn)
-            self._read_at = began
+            await self._read_now()
             return True
+
+    async def _renew(self) -> None:
+        """See to it that the newest secret is young; reading alone would keep an old one."""
+        async with self._turn:
+            began = monotonic()
+            await self._make()
+            await self._read_now()
+            self._made_at = began
+
+    async def _read_now(self) -> None:
+        began = monotonic()
+        async with self.resources.reading() as conn:
+            self._secrets = await _secrets(conn)
+        self._read_at = began
 
     async def _make(self) -> None:
         async with transaction(
