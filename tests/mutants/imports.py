@@ -137,7 +137,7 @@ MUTANTS = (
     ),
     mutant(
         "a line that says something else than the books is left alone",
-        (MERGE, 'and not row["differing"]:', "and True:"),
+        (MERGE, "CASE WHEN {differs} THEN ARRAY(", "CASE WHEN false THEN ARRAY("),
         f"{TESTS}::test_a_line_that_says_something_else_than_the_books_is_refused",
     ),
     mutant(
