@@ -1,5 +1,6 @@
 """An import whose worker is killed while it reads, or while it merges: each line is there once."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -71,7 +72,9 @@ async def test_a_kill_while_the_file_is_read(
     for after in (1, 2, 1) if name != "_download" else (1, 1):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, dying(after, getattr(owner, name)))
-            await importing.migrating.killed_attempt(job_id)
+            killed = importing.migrating.killed_attempt(job_id)
+            (met,) = await asyncio.gather(killed, return_exceptions=True)
+            assert met is None
         kept = await importing.migrating.run_row(job_id)
         read = 0 if kept.state is None else kept.state["lines"]
         refused = 0 if kept.state is None else kept.state["refused"]

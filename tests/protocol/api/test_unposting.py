@@ -175,7 +175,7 @@ async def test_a_job_that_is_there_already_uses_none(
     assert (first.status_code, replay.status_code) == (202, 202)
     assert replay.headers["Idempotency-Replayed"] == "true"
     again = await post(strict, unposting(), headers=bearer(clerk))
-    assert (again.status_code, again.json()["duplicate"]) == (200, "joined")
+    assert (again.status_code, again.json().get("duplicate")) == (200, "joined")
     assert {each.json()["id"] for each in (first, replay, again)} == {first.json()["id"]}
     rows = await fetch(engine, ACTS)
     assert [row.action for row in rows] == ["approval.give", "posting.unpost"]
@@ -264,7 +264,7 @@ async def test_an_unposting_comes_alone(
     for path in ("/v1/jobs:batch", f"/v1/groups/{group}/jobs:batch"):
         answer = await lax.post(path, json={"jobs": [note(), unposting()]}, headers=headers)
         made, refused = answer.json()["jobs"]
-        assert made["outcome"] == "created"
+        assert (made["outcome"], "error" in refused) == ("created", True)
         assert refused["error"]["errors"][0]["field"] == "jobs[1].kind"
         assert "one by one" in refused["error"]["errors"][0]["rule"]
     join = {name: unposting()[name] for name in ("kind", "payload")}

@@ -131,7 +131,11 @@ def test_a_spreadsheets_number_beyond_reason_is_refused(said: str) -> None:
 )
 def test_days_are_read_as_they_are_written_here_and_in_spreadsheets(said: str, meant: str) -> None:
     """Day before month, ISO, and Excel's count, which has a day too many in 1900."""
-    assert read_date(said, ANY) == meant
+    try:
+        read = read_date(said, ANY)
+    except CellRefused as refused:
+        read = f"refused: {refused}"
+    assert read == meant
 
 
 @pytest.mark.parametrize(
