@@ -45,10 +45,12 @@ from api.ui.runs import (
     results_before,
     rows_away,
 )
+from api.ui.words import all_words
 from shared.jobs.read import show_job
 from shared.kinds.exporting import COSTING_EXPORT
 
 router = APIRouter(dependencies=[Depends(refuse_ambiguous)])
+PAGE = {"limit": "25"}
 OUTCOMES = ("outcome", "failed", "cursor")
 # What a run in this state has to show.
 TABLES: Mapping[str, tuple[str, ...]] = {
@@ -107,7 +109,7 @@ async def _cost_run(run_id: int, request: Request, resources: Resources, who: Ca
     other = _given(request, "account", "differences_cursor")
     asker = (resources, who)
     previous = None if run["dry_run"] else await find_previous(resources, who, run)
-    results, away = await _rows(read_results, run_id, read_query(ResultsQuery, given), asker)
+    results, away = await _rows(read_results, run_id, read_query(ResultsQuery, given | PAGE), asker)
     rows = results["results"] if results else []
     before = {} if previous is None else await results_before(resources, who, previous, rows)
     errors, _ = await _rows(
@@ -129,6 +131,7 @@ async def _cost_run(run_id: int, request: Request, resources: Resources, who: Ca
         more=_more(request, given, "cursor", _next(results)),
         more_errors=_more(request, given | wrong, "errors_cursor", _next(errors)),
         more_differences=_more(request, other, "differences_cursor", _next(differences)),
+        known_errors=_named("runs.error."),
         tables=TABLES.get(run["status"], ()),
         formats=FORMATS,
         needs_brand=run["of_brands"] if run["of_brands"] and len(run["of_brands"]) > 1 else (),
@@ -164,6 +167,7 @@ async def _posting(job_id: UUID, request: Request, resources: Resources, who: Ca
         "posting_run.html",
         asked=given,
         checked=check,
+        known_outcomes=_named("runs.ended."),
         more=_more(request, given, "cursor", found["next_cursor"]),
         laid=lay_out(found["job"]["result"]),
         exact=partial(exact, language=browser_of(request).language),
@@ -245,6 +249,11 @@ async def file_page(file_id: UUID, request: Request, resources: Ready, who: Who)
 
 def _given(request: Request, *names: str) -> dict[str, str]:
     return {name: value for name in names if (value := request.query_params.get(name))}
+
+
+def _named(beginning: str) -> frozenset[str]:
+    """The codes that there are words for."""
+    return frozenset(k.removeprefix(beginning) for k in all_words() if k.startswith(beginning))
 
 
 def _next(page: Mapping[str, Any] | None) -> str | None:

@@ -124,7 +124,7 @@ function listSteps() {
   const rows = part("sim-rows"), { time, model } = rows.dataset;
   rows.replaceChildren(...trace.steps.map((step, n) => {
     const row = document.createElement("tr");
-    row.className = step.kind + (step.doubled ? " twice" : "");
+    row.className = "k-" + step.kind + (step.doubled ? " twice" : "");
     row.dataset.place = n + 1;
     const cells = [0, 1, 2].map(() => row.insertCell());
     cells[0].className = "number";
@@ -176,8 +176,11 @@ function stepBack() {
 }
 
 function tellStep(loud) {
-  const step = place ? trace.steps[place - 1] : null, says = part("sim-says");
-  if (!step || !isHidden(place)) {
+  // A sign of life that is not shown changes nothing that could be said: the step before it stands.
+  let told = place;
+  while (told > 0 && isHidden(told)) told -= 1;
+  const step = told ? trace.steps[told - 1] : null, says = part("sim-says");
+  if (told === place || loud) {
     says.textContent = step ? step.says : words.beginning;
     says.className = "says" + (step && step.doubled ? " broken" : step && step.kind === "fault" ? " fault" : "");
     // Who hears the page gets each step that is stepped to, and not more than can be said.

@@ -78,14 +78,14 @@ class Stage {
     this.svg = drawn("svg", {
       width: w, height: this.height, viewBox: `0 0 ${w} ${this.height}`, "aria-hidden": "true",
     });
-    this.heading(this.words.database, GAP, jobsTop - 8);
-    this.heading(this.words.outbox, this.outbox.x, this.outbox.y - 8);
-    this.heading(this.words.queue, this.queue.x, this.queue.y - 8);
-    this.heading(this.words.workers, right.x, right.y - 8);
     for (const each of [this.outbox, this.queue]) {
       drawn("rect", { class: "box", x: each.x, y: each.y, width: each.w, height: each.h, rx: 6 }, this.svg);
     }
     this.ties = drawn("g", {}, this.svg);
+    this.heading(this.words.database, GAP, jobsTop - 8);
+    this.heading(this.words.outbox, this.outbox.x, this.outbox.y - 8);
+    this.heading(this.words.queue, this.queue.x, this.queue.y - 8);
+    this.heading(this.words.workers, right.x, right.y - 8);
     const jobWide = wide ? column * 5 : column;
     this.jobs = Array.from({ length: jobs }, (_, n) =>
       this.jobBox(n, GAP, jobsTop + n * (JOB_HEIGHT + GAP), jobWide));

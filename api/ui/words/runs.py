@@ -96,6 +96,7 @@ WORDS = {
     "runs.job": ("Its job", "Công việc"),
     "runs.days": ("Days", "Từ ngày – đến ngày"),
     "runs.method": ("Method", "Phương pháp tính giá"),
+    "runs.method.policy": ("decided for each item", "theo quyết định cho từng mặt hàng"),
     "runs.method.periodic_avg": ("periodic weighted average", "bình quân gia quyền cuối kỳ"),
     "runs.method.moving_avg": ("moving average", "bình quân gia quyền sau mỗi lần nhập"),
     "runs.method.fifo": ("first in, first out", "nhập trước xuất trước"),
@@ -223,18 +224,36 @@ WORDS = {
     "runs.code": ("Error", "Lỗi"),
     "runs.detail": ("Why", "Lý do"),
     "runs.named": ("Movements", "Phát sinh liên quan"),
-    "runs.error.NEGATIVE_STOCK": (
-        "more goes out than there was",
-        "xuất quá số tồn",
-    ),
-    "runs.error.MISSING_COST": (
-        "goods came in without a cost",
-        "nhập kho không có giá",
-    ),
+    "runs.error.NEGATIVE_STOCK": ("more goes out than there was", "xuất quá số tồn"),
+    "runs.error.MISSING_COST": ("goods came in without a cost", "nhập kho không có giá"),
     "runs.error.ORPHAN_VALUE": ("value without quantity", "có giá trị mà không có số lượng"),
     "runs.error.RETURN_WITHOUT_REF": (
         "a return names nothing that it belongs to",
-        "trả lại không nêu chứng từ gốc",
+        "hàng trả lại không nêu chứng từ gốc",
+    ),
+    "runs.error.RETURN_EXCEEDS_ISSUE": (
+        "more comes back than was sold",
+        "trả lại nhiều hơn số đã bán",
+    ),
+    "runs.error.RETURN_EXCEEDS_RECEIPT": (
+        "more goes back than was received",
+        "trả nhà cung cấp nhiều hơn số đã nhập",
+    ),
+    "runs.error.RETURN_EXCEEDS_VALUE": (
+        "reductions take more than the goods are worth",
+        "giảm trừ vượt giá trị hàng",
+    ),
+    "runs.error.REVERSAL_MISMATCH": (
+        "a reversal is not the mirror of its row",
+        "dòng đảo không khớp dòng gốc",
+    ),
+    "runs.error.CYCLE_WITHOUT_SOURCE": (
+        "goods go round and came from nowhere",
+        "hàng đi vòng mà không có nguồn",
+    ),
+    "runs.error.LOT_REQUIRED": (
+        "costed by lot, and rows name none",
+        "tính đích danh nhưng không nêu lô",
     ),
     "runs.error.SOURCE_NOT_COSTED": (
         "what it is made of could not be costed",
@@ -242,8 +261,17 @@ WORDS = {
     ),
     "runs.error.OPENING_NOT_COSTED": (
         "the period before could not be costed",
-        "kỳ trước chưa tính được",
+        "kỳ trước chưa tính được giá",
     ),
+    "runs.error.OUT_OF_SCOPE": (
+        "goods cross to a brand that this run does not cost",
+        "hàng qua thương hiệu ngoài phạm vi lượt này",
+    ),
+    "runs.error.METHOD_MISMATCH": (
+        "goods made of each other have different methods",
+        "các mặt hàng liên quan khác phương pháp tính giá",
+    ),
+    "runs.error.OVERFLOW": ("a number is too large", "số quá lớn"),
     # Differences of a preview.
     "runs.differences": ("What publishing would change", "Công bố thì sẽ thay đổi gì"),
     "runs.by_account": ("By account", "Theo tài khoản"),
@@ -303,6 +331,53 @@ WORDS = {
     "runs.only_failed": ("Only those that failed", "Chỉ chứng từ lỗi"),
     "runs.of_outcome": ("Documents that ended {outcome}", "Chứng từ có kết quả {outcome}"),
     "runs.no_documents": ("No document fits.", "Không có chứng từ nào phù hợp."),
+    # How a document ended.
+    "runs.ended.POSTED": ("posted", "đã ghi sổ"),
+    "runs.ended.ALREADY_POSTED": ("was posted already", "đã ghi sổ từ trước"),
+    "runs.ended.REVERSED": ("taken back", "đã bỏ ghi"),
+    "runs.ended.ALREADY_REVERSED": ("was taken back already", "đã bỏ ghi từ trước"),
+    "runs.ended.NOT_FOUND": ("there is no such document", "không có chứng từ này"),
+    "runs.ended.WRONG_COMPANY": ("of another company", "thuộc công ty khác"),
+    "runs.ended.WRONG_BRAND": ("of another brand", "thuộc thương hiệu khác"),
+    "runs.ended.VERSION_CHANGED": ("changed since it was selected", "đã sửa sau khi được chọn"),
+    "runs.ended.VOID": ("is void", "đã hủy"),
+    "runs.ended.MADE_BY_COSTS": (
+        "cost documents are posted by posting.costs",
+        "chứng từ giá vốn do posting.costs ghi",
+    ),
+    "runs.ended.EMPTY": ("has no line with an amount", "không có dòng nào có số tiền"),
+    "runs.ended.CONTENT": (
+        "a line lacks amount, side or store",
+        "dòng thiếu số tiền, bên Nợ/Có hoặc cửa hàng",
+    ),
+    "runs.ended.PERIOD_CLOSED": ("its period is closed", "kỳ đã khóa"),
+    "runs.ended.PERIOD_UNKNOWN": ("its day is in no period", "ngày không thuộc kỳ nào"),
+    "runs.ended.NO_RULE": ("no posting rule of its type", "không có quy tắc hạch toán"),
+    "runs.ended.ACCOUNT_UNKNOWN": (
+        "an account is not in the chart",
+        "tài khoản không có trong hệ thống",
+    ),
+    "runs.ended.ACCOUNT_NOT_POSTABLE": (
+        "an account is a heading",
+        "tài khoản tổng hợp, không ghi được",
+    ),
+    "runs.ended.ACCOUNT_INACTIVE": (
+        "an account is not in use that day",
+        "tài khoản không dùng vào ngày đó",
+    ),
+    "runs.ended.DIMENSION_MISSING": (
+        "party, store or item is missing",
+        "thiếu đối tượng, cửa hàng hoặc mặt hàng",
+    ),
+    "runs.ended.RATE_MISSING": ("states no exchange rate", "thiếu tỷ giá"),
+    "runs.ended.UNBALANCED": ("debit and credit differ", "Nợ và Có lệch nhau"),
+    "runs.ended.OVERFLOW": ("an amount is too large", "số tiền quá lớn"),
+    "runs.ended.BUSY": ("held by others at every try", "lần nào cũng bị giao dịch khác giữ"),
+    "runs.ended.NOT_POSTED": (
+        "sound, but another one was not",
+        "hợp lệ nhưng chứng từ khác bị lỗi",
+    ),
+    "runs.ended.NOT_REACHED": ("the job ended before it", "công việc dừng trước khi đến"),
     "runs.costs_result": ("Cost documents", "Chứng từ giá vốn"),
     "runs.costs.standing": ("standing", "đang đứng"),
     "runs.costs.posted": ("newly posted", "mới ghi"),
@@ -334,7 +409,7 @@ WORDS = {
     ),
     "runs.debit": ("Debit", "Nợ"),
     "runs.credit": ("Credit", "Có"),
-    "runs.moved": ("moved in these days", "phát sinh trong các ngày"),
+    "runs.moved": ("In these days", "Phát sinh trong các ngày"),
     "runs.no_span": (
         "This posting names its documents one by one, not days: there is no period to balance.",
         "Lượt này nêu từng chứng từ, không nêu ngày: không có kỳ nào để cân đối.",
