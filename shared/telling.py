@@ -13,6 +13,7 @@ from typing import Any
 from shared.errors import ConfigRefused
 
 MOST_FRAMES = 50
+MOST_CAUSES = 10
 MOST_CHARACTERS = 500
 # Errors of data and of constraints quote the data; P0 is raised by functions, with words of theirs.
 QUOTING = ("22", "23", "P0", "CH", "42")
@@ -51,7 +52,9 @@ def _worldly() -> tuple[type[BaseException], ...]:
 
 def _of_server(error: BaseException | None) -> BaseException | None:
     """What PostgreSQL itself has said, however deeply it is wrapped."""
-    while error is not None:
+    for _ in range(MOST_CAUSES):  # causes may go in a circle
+        if error is None:
+            break
         if type(error).__module__.startswith("asyncpg") and getattr(error, "sqlstate", None):
             return error
         error = error.__cause__

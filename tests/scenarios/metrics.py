@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import text
+from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 GAUGES = ("pending", "running", "dead")
@@ -51,14 +51,19 @@ async def scrape(http: httpx.AsyncClient) -> Scraped:
     """Ask /metrics, as Prometheus does; its parser reads the answer."""
     answer = await http.get("/metrics")
     assert answer.status_code == 200, answer.text
+    return read_text(answer.text)
+
+
+def read_text(text: str) -> Scraped:
+    """What a scrape has said."""
     scraped = Scraped()
-    for family in text_string_to_metric_families(answer.text):
+    for family in text_string_to_metric_families(text):
         for sample in family.samples:
             scraped.samples[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
     return scraped
 
 
-COUNT_ALL = text("""
+COUNT_ALL = sql("""
     SELECT state, count(*) AS jobs FROM (
         SELECT state FROM chot.jobs
         UNION ALL SELECT job ->> 'state' FROM chot.archived_jobs) AS j GROUP BY state""")
