@@ -1,10 +1,11 @@
 """Build both images and run jobs through them as a deployment would: `make images`.
 
 Needs buildah, util-linux and a base image (BASE of the Dockerfiles) that buildah can find or pull.
-PostgreSQL and the SQS emulator run on this machine; the schema is made by the api image, a job is
-submitted over HTTP to the api's container and done by the worker's, each as pid 1 under the image's
-own user, with a read-only root, nothing but /tmp to write to and no capability. SIGTERM comes while
-a second job runs: both must end with 0, and the job is done or handed back.
+PostgreSQL runs on this machine, the stand-in for SQS and S3 in the third image of compose.yaml. The
+schema is made by the api image and the queues as compose makes them; a job is submitted over HTTP
+to the api's container and done by the worker's, each as pid 1 under the image's own user, with a
+read-only root, nothing but /tmp to write to and no capability. SIGTERM comes while a second job
+runs: both must end with 0, and the job is done or handed back.
 
 Where no container runtime may be used (inside another container, say), set
 BUILDAH_ISOLATION=chroot and STORAGE_DRIVER=vfs. CHOT_IMAGES_BUILD_OPTIONS is handed to
@@ -25,8 +26,9 @@ from time import monotonic
 from typing import Any
 
 import httpx
+import yaml
 
-from dev.images_containers import Container, remove, start_container
+from dev.images_containers import Container, output_of, remove, start_container
 from dev.images_look import (
     refuse_foreign_parts,
     refuse_privileges,
@@ -37,7 +39,7 @@ from dev.images_look import (
 from dev.postgres import PostgresServer, start_postgres
 from dev.processes import StartFailed, answers, free_port, wait_until
 from dev.sample_company import load_sample
-from dev.sqs import aws_environment, ensure_queues, start_sqs
+from dev.sqs import HEALTH_PATHS, aws_environment
 from dev.stack_config import ROOT
 
 SIDES = ("api", "worker")
@@ -59,13 +61,15 @@ def main() -> int:
             refuse_foreign_parts(side)
             refuse_writable_places(side)
             refuse_strange_labels(side, revision)
+        stand_in = _build_stand_in()
+        refuse_writable_places("sqs")
         with tempfile.TemporaryDirectory(prefix="chot-images-") as home:
             Path(home).chmod(0o755)  # PostgreSQL's own account must get through
-            asyncio.run(_run_one_job(Path(home)))
+            asyncio.run(_run_one_job(Path(home), stand_in))
     except (StartFailed, subprocess.CalledProcessError, TimeoutError) as failure:
         print(f"images: {failure}", file=sys.stderr)
         return 1
-    print("images: both build, one job went through them, both ended with 0 on SIGTERM;")
+    print("images: all build, one job went through them, both ended with 0 on SIGTERM;")
     print("        read-only root, user 10001, no capability, pid 1; exactly the locked libraries")
     return 0
 
@@ -77,26 +81,53 @@ def _revision() -> str:
     return done.stdout.strip() or "none"
 
 
-def _build(side: str, revision: str) -> None:
+def _build(side: str, revision: str, file: str = "") -> None:
     began = monotonic()
     options = shlex.split(os.environ.get("CHOT_IMAGES_BUILD_OPTIONS", ""))
     # OCI's own format knows no health check, and would leave it out.
     command = ["buildah", "build", "--format", "docker", "--network", "host", *options]
     command += ["--build-arg", f"REVISION={revision}", "-t", f"chot-{side}"]
-    subprocess.run([*command, "-f", f"Dockerfile.{side}", "."], cwd=ROOT, check=True)
+    subprocess.run([*command, "-f", file or f"Dockerfile.{side}", "."], cwd=ROOT, check=True)
     size = size_of(f"chot-{side}")
     print(f"images: chot-{side} built in {monotonic() - began:.0f} s, {size} with its base")
 
 
-async def _run_one_job(home: Path) -> None:
+def _build_stand_in() -> dict[str, str]:
+    """The image that compose.yaml holds itself; answers what compose starts it with."""
+    service = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["sqs"]
+    with tempfile.NamedTemporaryFile("w", prefix="chot-sqs-") as file:
+        file.write(service["build"]["dockerfile_inline"])
+        file.flush()
+        _build("sqs", "none", file.name)
+    return dict(service["environment"])
+
+
+def _start_stand_in(given: dict[str, str], home: Path) -> tuple[Container, str]:
+    """Start it, and make queues and bucket by its own command; its address."""
+    port = free_port()
+    env = given | {"GATEWAY_PORT": str(port), "MINISTACK_HOST": "127.0.0.1"}
+    started = start_container("sqs", env=env, log=home / "sqs.log")
+    wait_until(
+        lambda: answers(port, HEALTH_PATHS["ministack"]),
+        started.child,
+        deadline_seconds=JOB_SECONDS,
+        what="answering",
+    )
+    endpoint = f"http://127.0.0.1:{port}"
+    output_of("sqs", ["python", "-m", "dev.sqs", "--endpoint", endpoint, "--prefix", "chot"])
+    return started, endpoint
+
+
+async def _run_one_job(home: Path, stand_in: dict[str, str]) -> None:
     postgres = start_postgres(home / "postgres")
-    sqs = start_sqs(home / "sqs.log")
+    beside: list[Container] = []
     running: list[Container] = []
     try:
-        ensure_queues(sqs.endpoint, "chot")
+        sqs, endpoint = _start_stand_in(stand_in, home)
+        beside.append(sqs)
         _migrate(postgres, home)
         sample = await load_sample(postgres.url(user="chot_app"), movements=MOVEMENTS)
-        env = _environment(postgres, sqs.endpoint)
+        env = _environment(postgres, endpoint)
         running.extend(start_container(side, env=env, log=home / f"{side}.log") for side in SIDES)
         port = int(env["CHOT_API_PORT"])
         wait_until(
@@ -113,9 +144,8 @@ async def _run_one_job(home: Path) -> None:
         await _look_at_a_page(port)
         await _stop_at_work(port, running, sample.company, sample.period)
     finally:
-        for container in running:
+        for container in (*running, *beside):
             remove(container)
-        sqs.stop()
         postgres.stop()
 
 
@@ -137,6 +167,7 @@ def _environment(postgres: PostgresServer, endpoint: str) -> dict[str, str]:
         "CHOT_API_HOST": "127.0.0.1",
         "CHOT_API_PORT": str(free_port()),
         "CHOT_TOKEN": TOKEN,
+        "CHOT_FILES_BUCKET": "chot-files",
         "CHOT_POLL_SECONDS": "2",
     }
 

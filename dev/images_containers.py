@@ -49,6 +49,11 @@ class Image:
         user, _, group = str(self.config["User"]).partition(":")
         return user, group or user
 
+    @property
+    def entry(self) -> list[str]:
+        """What an engine starts: entry point and its first words."""
+        return [*self.config["Entrypoint"], *(self.config.get("Cmd") or [])]
+
     def variables(self, given: Mapping[str, str]) -> list[str]:
         """NAME=value of the image and of whoever starts it, who has the last word."""
         own = dict(each.split("=", 1) for each in self.config["Env"])
@@ -106,7 +111,7 @@ def start_container(
     """Start the image's entry point, or another one, in a container of its own."""
     image = image_of(side)
     name = _make(side)
-    argv = _argv(image, name, env, entry or image.config["Entrypoint"])
+    argv = _argv(image, name, env, entry or image.entry)
     child = start(Command(name=f"{side} container", argv=argv, log=log))
     return Container(name=name, image=image, child=child, env=env)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dev.processes import Child
@@ -41,6 +42,7 @@ async def stop(*children: Child) -> None:
         await exited(child)
 
 
+@pytest.mark.long
 async def test_every_line_of_the_runbook_does_what_it_says(
     probes: AsyncEngine, owner_engine: AsyncEngine, fleet: Fleet, tmp_path: Path
 ) -> None:
