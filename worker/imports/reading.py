@@ -123,10 +123,24 @@ def _begun(order: Order, layout: Layout, source: BinaryIO) -> _Reading:
         raise FileRefused("FILE_EMPTY", "the file has no line with anything in it")
     if isinstance(heads, LineProblem):
         raise FileRefused("HEADS_REFUSED", f"line {heads.line} {heads.rule}")
-    head = read_head(heads[1], layout.columns, ignore_others=order.ignore_others)
+    try:
+        head = read_head(heads[1], layout.columns, ignore_others=order.ignore_others)
+    except FileRefused as refused:
+        raise FileRefused(refused.code, f"{refused.said}{_of_another_kind(heads[1])}") from None
     after = max(order.after_line, heads[0])
     rest = (r for r in records if _line_of(r) > after)
     return _Reading(order, layout, head, how, rest, source, line=after)
+
+
+def _of_another_kind(cells: Sequence[str]) -> str:
+    """Whose heads these are, if they are just those of a kind of file."""
+    for name, layout in LAYOUTS.items():
+        try:
+            read_head(cells, layout.columns, ignore_others=False)
+        except FileRefused:
+            continue
+        return f". These heads are those of {name}: was it to be imported as that?"
+    return ""
 
 
 def take(path: str, most: int) -> Portion:
