@@ -126,9 +126,8 @@ class Storm:
             "chunk_documents": rng.choice((2, 5, 50)),
         }
         if rng.random() < 0.3:
-            payload["reversal_date"] = "2026-01-31"
+            payload["reversal_date"] = rng.choice(("2026-01-31", "2026-02-10"))
         elif costs and rng.random() < 0.3:
-            # Costs alone: a document that is posted in January again would be there twice.
             payload["documents"] = [row.document_id for row in costs]
             payload["reversal_date"] = "2026-02-10"
         await self.submit("posting.unpost", **payload)
@@ -223,6 +222,7 @@ class Storm:
         await self.crew.work(4)
         await self.reopen()
         await self.edit()
+        await execute(self.books.app, REDATE)
         await self.submit("posting.post", types=["purchase", "sale", "transfer"])
         await self.cost()
         await self.crew.work(2)
@@ -233,6 +233,12 @@ class Storm:
         await self.crew.work(1)
 
 
+# What stands until a later day is posted again on that day, as its clerk would be told to date it.
+REDATE = """
+    UPDATE books.documents d SET posting_date = r.day, version = d.version + 1
+      FROM (SELECT document_id, max(posting_date) AS day FROM books.gl_entries
+             WHERE kind = 'reversal' GROUP BY document_id) r
+     WHERE r.document_id = d.id AND d.status = 'draft' AND d.posting_date < r.day"""
 DUE_NOW = "UPDATE chot.jobs SET available_at = clock_timestamp() WHERE state = 'pending'"
 UNBALANCED = """
     SELECT e.id FROM books.gl_entries e LEFT JOIN books.gl_lines l ON l.entry_id = e.id
@@ -257,6 +263,14 @@ HALF_POSTED = """
     HAVING count(e.id) - count(r.id) <> CASE d.status WHEN 'posted' THEN 1 ELSE 0 END
         OR d.status = 'posted'
            AND max(e.document_version) FILTER (WHERE r.id IS NULL) <> d.version"""
+# On every day a document stands once, or not at all.
+TWICE = """
+    SELECT s.document_id, s.posting_date, s.stands FROM (
+        SELECT e.document_id, e.posting_date,
+               sum(sum(CASE e.kind WHEN 'normal' THEN 1 ELSE -1 END))
+                   OVER (PARTITION BY e.document_id ORDER BY e.posting_date) AS stands
+          FROM books.gl_entries e GROUP BY e.document_id, e.posting_date) s
+     WHERE s.stands NOT IN (0, 1)"""
 MIRRORS = """
     SELECT r.id FROM books.gl_entries r JOIN books.gl_entries e ON e.id = r.reverses_entry_id
       LEFT JOIN LATERAL (
@@ -309,6 +323,7 @@ ALWAYS = {
     "orphans": ORPHANS,
     "numbers": NUMBERS,
     "half posted": HALF_POSTED,
+    "twice": TWICE,
     "mirrors": MIRRORS,
     "amounts": AMOUNTS,
 }
