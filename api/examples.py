@@ -8,6 +8,7 @@ members, and that the requests are accepted.
 from collections.abc import Mapping
 from typing import Any
 
+from api.alert_examples import ALERT_ANSWERS
 from api.cost_examples import COST_ANSWERS, FILE_ID, RUN_ID
 from api.document_examples import DOCUMENT_ANSWERS, DOCUMENT_ID
 from api.example_bodies import (
@@ -122,6 +123,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     **DOCUMENT_ANSWERS,
     **FILE_ANSWERS,
     "GET /v1/workers": {"200": {"workers": [WORKER]}},
+    **ALERT_ANSWERS,
     "POST /v1/approvals": {"201": APPROVAL},
     "GET /v1/audit": {"200": {"acts": [ACT], "next_cursor": None}},
     "GET /metrics": {"200": METRICS},

@@ -273,6 +273,20 @@ STEPS: tuple[Step, ...] = (
         lines=12,
     ),
     Step(
+        route="GET /v1/alerts",
+        says="What calls the one on call now, and by which way he is told.",
+        command=f'curl "$CHOT_API_URL/v1/alerts?resolved=true" {AUTH}',
+        lines=12,
+    ),
+    Step(
+        route="POST /v1/alerts/silence",
+        says="Nobody is told of it for some hours; it is judged and shown meanwhile.",
+        command=(
+            f'curl "$CHOT_API_URL/v1/alerts/silence" {TYPED} \\\n'
+            """  -d '{"rule": "dead_jobs", "hours": 4, "reason": "redriven tomorrow"}'"""
+        ),
+    ),
+    Step(
         route="GET /v1/audit",
         says="Who did what, when, and from where.",
         command=f'curl "$CHOT_API_URL/v1/audit?action=queue.pause" {AUTH}',

@@ -190,6 +190,8 @@ async def test_the_description_names_every_route(client: httpx.AsyncClient) -> N
         "/v1/workers",
         "/healthz",
         "/readyz",
+        "/v1/alerts",
+        "/v1/alerts/silence",
         "/v1/approvals",
         "/v1/audit",
         "/v1/jobs:batch",

@@ -1,42 +1,27 @@
-"""Rights: every route × role × brand, what a foreign job looks like, and the life of a key."""
+"""Rights: every route × role × brand."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from time import monotonic
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
 import pytest
-import structlog
 from fastapi.routing import iter_route_contexts
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.app import create_app
-from api.authentication import CACHE_SECONDS, Caller, StoredKeys
 from api.rights import RULES
 from api.settings import ApiSettings
-from dev.sqs import bucket_name, ensure_bucket
-from shared.access import EVERYTHING, Role, Scope
-from shared.api_keys import key_hash_of, key_id_of, new_key, revoke_key
+from shared.access import EVERYTHING, Role
 from shared.jobs.enqueue import Submit, enqueue
 from shared.uploads import begin_upload, finish_upload
-from tests.cost_run_rows import seed_places, sold, write_file, write_run
+from tests.cost_run_rows import sold, write_file, write_run
 from tests.document_books import one, sale
-from tests.factories import eventually, execute, fetch, scalar
+from tests.factories import execute
 from tests.ledger_books import write_entry
-from tests.protocol.api.app import (
-    NUMBERS,
-    client_of,
-    note,
-    post,
-    problem_of,
-    serving,
-    until_ready,
-)
-from tests.protocol.api.keys import ACME, BLUE, OTHER, RED, SEED_OTHER, bearer, make_key
-from tests.protocol.api.test_dead_letters import buried
+from tests.protocol.api.app import NUMBERS, client_of, note, post, problem_of, until_ready
+from tests.protocol.api.keys import ACME, BLUE, OTHER, RED, bearer, make_key
 from tests.protocol.api.test_read_and_act import END, run
 
 SCOPES = {"RED": RED, "BLUE": BLUE, "ACME": ACME, "OTHER": OTHER, "all": EVERYTHING}
@@ -121,11 +106,15 @@ NEEDS: Mapping[tuple[str, str], Role | None] = {
     ("PUT", "/v1/limits"): Role.OPERATE,
     ("DELETE", "/v1/limits"): Role.OPERATE,
     ("GET", "/v1/workers"): Role.READ,
+    ("GET", "/v1/alerts"): Role.READ,
+    ("POST", "/v1/alerts/silence"): Role.OPERATE,
     ("POST", "/v1/approvals"): Role.OPERATE,
     ("GET", "/v1/audit"): Role.ADMIN,
 }
 OF_ALL_COMPANIES = {
     ("GET", "/metrics"),
+    ("GET", "/v1/alerts"),
+    ("POST", "/v1/alerts/silence"),
     ("POST", "/v1/queues/{queue}/pause"),
     ("POST", "/v1/queues/{queue}/resume"),
     ("PUT", "/v1/queues/{queue}/weights"),
@@ -182,20 +171,6 @@ NOT_FOUND = {
 SEND = ("POST", "/v1/files")
 OF_A_JOB = {("POST", "/v1/jobs"), ("POST", "/v1/groups"), ("POST", "/v1/approvals"), SEND}
 JSON = {"Content-Type": "application/json"}
-
-
-@pytest.fixture
-async def guarded(
-    settings: ApiSettings, owner_engine: AsyncEngine, sqs_endpoint: str
-) -> AsyncIterator[httpx.AsyncClient]:
-    """A client without a key, of an api that knows ACME and OTHER and asks everybody for one."""
-    await execute(owner_engine, SEED_OTHER)
-    await seed_places(owner_engine)
-    bucket = bucket_name(settings.queue_prefix)
-    ensure_bucket(sqs_endpoint, bucket)
-    closed = {"api_open": False, "files_bucket": bucket}
-    async with serving(settings.model_copy(update=closed)) as client:
-        yield client
 
 
 def routes_of(settings: ApiSettings) -> list[tuple[str, str]]:
@@ -329,6 +304,7 @@ async def ask(
             "valid_from": "2027-01-01",
         },
         "/v1/limits": {"kind": "api.note", "max_running": 1000},
+        "/v1/alerts/silence": {"rule": "dead_jobs", "hours": 0},
         "/v1/periods/{period}/close": {"company": "ACME"},
         "/v1/periods/{period}/reopen": {"company": "ACME", "reason": "a test"},
     }.get(path)
@@ -452,259 +428,3 @@ async def test_a_route_that_nobody_gave_a_rule_is_closed_to_admins_too(
         await until_ready(client)
         refused = await client.get("/v1/new", headers=bearer(key))
     assert problem_of(refused, 403, "forbidden")["route"] == "GET /v1/new"
-
-
-@pytest.mark.scenario("F55")
-@pytest.mark.parametrize("scope", [BLUE, OTHER], ids=["brand", "company"])
-async def test_a_foreign_job_is_like_none_at_all(
-    guarded: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine, scope: Scope
-) -> None:
-    """Step: tenant 2 GETs, cancels, retries and lists tenant 1's ids. To the byte as unknown ids.
-
-    And nothing of it changes the job.
-    """
-    admin = await make_key(owner_engine, Role.ADMIN)
-    theirs = await dead_red_job(guarded, engine, admin)
-    pending = (await post(guarded, note(), headers=bearer(admin))).json()["id"]
-    mine = bearer(await make_key(owner_engine, Role.ADMIN, scope=scope))
-    for job_id in (theirs, pending):
-        for method, path in (
-            ("GET", ""),
-            ("GET", "?wait=5"),
-            ("GET", "/events"),
-            ("GET", "/why"),
-            ("POST", "/cancel"),
-            ("POST", "/redrive"),
-        ):
-            unknown = str(uuid4())
-            told = await guarded.request(method, f"/v1/jobs/{job_id}{path}", headers=mine)
-            none = await guarded.request(method, f"/v1/jobs/{unknown}{path}", headers=mine)
-            assert _anonymous(told, job_id) == _anonymous(none, unknown)
-    report = await redriven(guarded, mine, {"ids": [theirs]})
-    assert [item["reason"] for item in report["refused"]] == ["job-not-found"]
-    assert await redriven(guarded, mine, {"all": True}) == {
-        "redriven": [],
-        "refused": [],
-        "next_cursor": None,
-    }
-    states = await fetch(engine, "SELECT state FROM chot.jobs ORDER BY id")
-    assert [row.state for row in states] == ["dead", "pending"]
-
-
-async def redriven(
-    client: httpx.AsyncClient, headers: dict[str, str], which: dict[str, Any]
-) -> Any:
-    """The report of a redrive of several."""
-    url = "/v1/dead-letters/redrive"
-    return (await client.post(url, content=json.dumps(which), headers=headers | JSON)).json()
-
-
-def _anonymous(answer: httpx.Response, job_id: str) -> Any:
-    problem = problem_of(answer, 404, "job-not-found")
-    return {name: str(value).replace(job_id, "ID") for name, value in problem.items()} | {
-        "instance": None
-    }
-
-
-@pytest.mark.scenario("F55")
-async def test_lists_show_what_is_in_scope_and_count_nothing_else(
-    guarded: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
-) -> None:
-    """Jobs, dead letters, queues and workers of each account; raw messages for an admin of all."""
-    admin = await make_key(owner_engine, Role.ADMIN)
-    red = await dead_red_job(guarded, engine, admin)
-    for body in (note() | {"brand": "BLUE"}, note() | {"brand": None}, note()):
-        assert (await post(guarded, body, headers=bearer(admin))).status_code == 202
-    running = (await post(guarded, note() | {"company": "OTHER"}, headers=bearer(admin))).json()
-    await buried(engine, "raw", b"of nobody")
-    await execute(
-        engine,
-        """INSERT INTO chot.workers (worker_id, host, pid, code_version, kinds, state, live_until)
-           VALUES ('w1', 'h', 1, 'v1', '{}', 'working', clock_timestamp())""",
-    )
-    await run(engine, running["id"])
-    expected = {
-        "RED": (2, 1, 1, 0),
-        "BLUE": (1, 0, 1, 0),
-        "ACME": (4, 1, 3, 0),
-        "all": (5, 1, 3, 1),
-    }
-    expected |= {"OTHER": (1, 0, 0, 1)}
-    for name, scope in SCOPES.items():
-        key = bearer(await make_key(owner_engine, Role.ADMIN, scope=scope))
-        assert await counts(guarded, key) == expected[name], name
-        dead = (await guarded.get("/v1/dead-letters", headers=key)).json()
-        assert [job["id"] for job in dead["jobs"]] == ([red] if name in SEES_RED else [])
-        assert len(dead["messages"]) == (name == "all")
-    operator = bearer(await make_key(owner_engine, Role.OPERATE))
-    assert (await guarded.get("/v1/dead-letters", headers=operator)).json()["messages"] == []
-
-
-async def counts(client: httpx.AsyncClient, key: dict[str, str]) -> tuple[int, int, int, int]:
-    """Jobs in the list; dead and pending in the queue's depth; jobs that workers run."""
-    jobs = (await client.get("/v1/jobs", headers=key)).json()["jobs"]
-    (queue,) = (
-        each
-        for each in (await client.get("/v1/queues", headers=key)).json()["queues"]
-        if each["name"] == "default"
-    )
-    (worker,) = (await client.get("/v1/workers", headers=key)).json()["workers"]
-    return len(jobs), queue["dead"], queue["pending"], len(worker["running"])
-
-
-async def test_another_company_cannot_be_told_from_one_that_is_not_there(
-    guarded: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
-) -> None:
-    """A submit for either gets the same words; what is wrong with it anyway comes first."""
-    mine = bearer(await make_key(owner_engine, Role.SUBMIT, scope=RED))
-    for company, brand, slug in (
-        ("{}", "RED", "unknown-company"),
-        ("ACME", "{}", "unknown-brand"),
-    ):
-        there, none = {"unknown-company": ("OTHER", "NONE"), "unknown-brand": ("BLUE", "NONE")}[
-            slug
-        ]
-        told = []
-        for code in (there, none):
-            body = note() | {"company": company.format(code), "brand": brand.format(code)}
-            problem = problem_of(await post(guarded, body, headers=mine), 422, slug)
-            told.append(json.dumps(problem["errors"]).replace(code, "CODE"))
-            wrong = body | {"payload": {"number": "1"}}
-            problem_of(await post(guarded, wrong, headers=mine), 422, "invalid-request")
-        assert told[0] == told[1]
-    missing = await post(guarded, note() | {"brand": None}, headers=mine)
-    problem = problem_of(missing, 422, "invalid-request")
-    assert problem["errors"][0]["rule"] == "is missing: this account has some brands only"
-    everywhere = bearer(await make_key(owner_engine, Role.SUBMIT))
-    body = note() | {"company": "NONE"}
-    problem = problem_of(await post(guarded, body, headers=everywhere), 422, "unknown-company")
-    assert problem["errors"][0]["rule"] == "is no company that this account may submit for"
-    assert await scalar(engine, "SELECT count(*) FROM chot.jobs") == 0
-
-
-async def test_the_highest_priority_is_an_operators(
-    guarded: httpx.AsyncClient, owner_engine: AsyncEngine
-) -> None:
-    """Priority 8 is anybody's who may submit."""
-    submitter = bearer(await make_key(owner_engine, Role.SUBMIT))
-    operator = bearer(await make_key(owner_engine, Role.SUBMIT, Role.OPERATE))
-    urgent = note() | {"priority": 9}
-    problem = problem_of(await post(guarded, urgent, headers=submitter), 403, "forbidden")
-    assert (problem["role"], problem["route"]) == ("operate", "POST /v1/jobs")
-    assert (await post(guarded, urgent | {"priority": 8}, headers=submitter)).status_code == 202
-    assert (await post(guarded, note() | {"priority": 9}, headers=operator)).status_code == 202
-
-
-async def revoked(owner_engine: AsyncEngine, key: str) -> None:
-    """End the key, as `chot keys revoke` does."""
-    async with owner_engine.begin() as conn:
-        assert await revoke_key(conn, str(key_id_of(key))) is not None
-
-
-async def test_a_revoked_or_expired_key_stops_within_seconds(
-    guarded: httpx.AsyncClient, owner_engine: AsyncEngine
-) -> None:
-    """A good key is believed for CACHE_SECONDS without a question, and no longer."""
-    lost, late = [await make_key(owner_engine, Role.READ, days=1) for _ in range(2)]
-    for key in (lost, late):
-        assert (await guarded.get("/v1/jobs", headers=bearer(key))).status_code == 200
-    await revoked(owner_engine, lost)
-    await execute(
-        owner_engine,
-        "UPDATE chot.api_keys SET expires_at = clock_timestamp() WHERE key_id = :id",
-        id=key_id_of(late),
-    )
-
-    async def stopped() -> bool:
-        answers = [await guarded.get("/v1/jobs", headers=bearer(key)) for key in (lost, late)]
-        return {answer.status_code for answer in answers} == {401}
-
-    await eventually(stopped, seconds=CACHE_SECONDS + 5)
-
-
-async def test_an_expiry_ends_the_cache_too(
-    guarded: httpx.AsyncClient, owner_engine: AsyncEngine
-) -> None:
-    """What the cache holds is never good for longer than the key."""
-    key = await make_key(owner_engine, Role.READ, days=1)
-    await execute(
-        owner_engine,
-        "UPDATE chot.api_keys SET expires_at = clock_timestamp() + interval '1500 milliseconds'",
-    )
-    began = monotonic()
-    assert (await guarded.get("/v1/jobs", headers=bearer(key))).status_code == 200
-
-    async def stopped() -> bool:
-        return (await guarded.get("/v1/jobs", headers=bearer(key))).status_code == 401
-
-    await eventually(stopped)
-    assert monotonic() - began < CACHE_SECONDS
-
-
-async def test_a_burst_of_requests_asks_for_its_key_once(
-    guarded: httpx.AsyncClient, owner_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No query a request: one look-up serves all that wait for it, and the seconds after it."""
-    asked: list[str] = []
-    look_up = StoredKeys._look_up
-
-    async def counted(self: StoredKeys, key_id: str, shown: bytes) -> Caller | None:
-        asked.append(key_id)
-        return await look_up(self, key_id, shown)
-
-    monkeypatch.setattr(StoredKeys, "_look_up", counted)
-    key = await make_key(owner_engine, Role.READ)
-    got = await asyncio.gather(*(guarded.get("/v1/jobs", headers=bearer(key)) for _ in range(50)))
-    assert {answer.status_code for answer in got} == {200}
-    assert len(asked) <= 2  # two, should the burst take longer than the cache lasts
-    wrong = key[:-1] + ("A" if key[-1] != "A" else "B")
-    problem_of(await guarded.get("/v1/jobs", headers=bearer(wrong)), 401, "unauthorized")
-    assert asked[-1] == key_id_of(key), "a wrong secret is never believed from memory"
-
-
-async def test_last_used_is_written_once_a_minute(
-    guarded: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
-) -> None:
-    """By the first use; a use in the same minute leaves it; a wrong secret is no use at all."""
-    key = await make_key(owner_engine, Role.READ)
-    wrong = f"{key[:18]}{new_key()[18:]}"
-    problem_of(await guarded.get("/v1/jobs", headers=bearer(wrong)), 401, "unauthorized")
-    read = "SELECT last_used_at FROM chot.api_keys"
-    assert await scalar(owner_engine, read) is None
-    await guarded.get("/v1/jobs", headers=bearer(key))
-    first = await scalar(owner_engine, read)
-    assert first is not None
-    touch = "SELECT chot.touch_api_key(:id)"
-    await execute(engine, touch, id=key_id_of(key))
-    assert await scalar(owner_engine, read) == first
-    await execute(
-        owner_engine, "UPDATE chot.api_keys SET last_used_at = last_used_at - interval '61 seconds'"
-    )
-    await execute(engine, touch, id=key_id_of(key))
-    assert await scalar(owner_engine, read) > first
-
-
-@pytest.mark.scenario("F55")
-async def test_a_key_stands_in_no_log_and_no_table(
-    guarded: httpx.AsyncClient, engine: AsyncEngine, owner_engine: AsyncEngine
-) -> None:
-    """Logs name account and public id; the table has the hash; role app cannot read it."""
-    key = await make_key(owner_engine, Role.SUBMIT, principal="shop-1")
-    secret = key.split("_", 2)[2]  # which may hold an underscore itself
-    with structlog.testing.capture_logs() as lines:
-        made = await post(guarded, note(), headers=bearer(key))
-        problem_of(await guarded.get("/v1/jobs", headers=bearer(key)), 403, "forbidden")
-        problem_of(await guarded.get("/v1/jobs", headers=bearer(key + "x")), 401, "unauthorized")
-    told = [line for line in lines if line["event"] == "http.request"]
-    assert [line.get("principal") for line in told] == ["shop-1", "shop-1", None]
-    assert [line.get("key") for line in told] == [key_id_of(key), key_id_of(key), None]
-    assert secret not in json.dumps(lines, default=str) + made.text
-    (row,) = await fetch(owner_engine, "SELECT k::text AS said, key_hash FROM chot.api_keys k")
-    assert secret not in row.said
-    assert bytes(row.key_hash) == key_hash_of(key)
-    assert await scalar(engine, "SELECT has_table_privilege('chot.api_keys', 'SELECT')") is False
-    for what in ("SELECT", "INSERT", "UPDATE"):
-        may = "SELECT has_any_column_privilege('chot.api_keys', :what)"
-        assert await scalar(engine, may, what=what) is False
-    may = "SELECT has_column_privilege('chot_read', 'chot.api_keys', 'key_hash', 'SELECT')"
-    assert await scalar(engine, may) is False
