@@ -19,8 +19,8 @@ def metrics_of(rules: Iterable[Rule], counts: Counts, deployment: str) -> list[d
     found: list[dict[str, Any]] = []
     for rule in rules:
         of_rule = values(rule, counts)
-        worst = max(of_rule.values()) if rule.comparison == ">" else min(of_rule.values())
-        found.append(_datum(rule, worst if of_rule else 0.0, {"Deployment": deployment}))
+        worst = (max if rule.comparison == ">" else min)(of_rule.values(), default=0.0)
+        found.append(_datum(rule, worst, {"Deployment": deployment}))
         if rule.by == ("queue",):
             for subject, value in of_rule.items():
                 queue = subject.removeprefix("queue=")

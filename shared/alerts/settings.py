@@ -44,6 +44,18 @@ class AlertSettings(BaseSettings):
         description="metrics go to CloudWatch, each minute, by one process; unset = none",
     )
 
+    @field_validator(
+        "alert_webhook_url",
+        "alert_webhook_secret",
+        "alert_sns_topic_arn",
+        "cloudwatch_namespace",
+        mode="before",
+    )
+    @classmethod
+    def _empty_is_unset(cls, given: object) -> object:
+        """As of a variable that a template leaves empty."""
+        return None if given == "" else given
+
     @field_validator("alert_rules")
     @classmethod
     def _sound_rules(cls, path: str) -> str:
@@ -56,17 +68,14 @@ class AlertSettings(BaseSettings):
     @field_validator("alert_webhook_url")
     @classmethod
     def _sound_webhook(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is None or not url.get_secret_value():
-            return None
-        refuse_strange_address(url.get_secret_value())
+        if url is not None:
+            refuse_strange_address(url.get_secret_value())
         return url
 
     @field_validator("alert_webhook_secret")
     @classmethod
     def _long_secret(cls, secret: SecretStr | None) -> SecretStr | None:
-        if secret is None or not secret.get_secret_value():
-            return None
-        if len(secret.get_secret_value()) < SHORTEST_SECRET:
+        if secret is not None and len(secret.get_secret_value()) < SHORTEST_SECRET:
             raise ValueError(
                 f"must have {SHORTEST_SECRET} characters at least: openssl rand -hex 24"
             )
@@ -77,7 +86,7 @@ class AlertSettings(BaseSettings):
     def _our_own_namespace(cls, name: str | None) -> str | None:
         if name is not None and name.startswith("AWS/"):
             raise ValueError("begins with AWS/, which is for AWS's own metrics")
-        return name or None
+        return name
 
     @model_validator(mode="after")
     def _nothing_signed_in_vain(self) -> Self:
