@@ -137,7 +137,8 @@ async def test_kills_while_lines_are_prepared_lose_none_and_double_none(
 
         with monkeypatch.context() as patch:
             patch.setattr("worker.migrations.preparing.Preparing.between", between)
-            await migrating.killed_attempt(job_id)
+            (met,) = await asyncio.gather(migrating.killed_attempt(job_id), return_exceptions=True)
+        assert met is None
     assert (await migrating.finish(job_id)).state == "succeeded"
     result = await migrating.result(job_id)
     assert (result["rows_done"], result["rows_failed"]) == (50, 10)
