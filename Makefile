@@ -15,11 +15,17 @@ PYTEST := $(BIN)/python -m pytest
 # A selection may leave one of the two with no test at all, which pytest calls 5.
 define run_tests
 code=0; \
-$(1) $(PYTEST) --numprocesses $(TEST_PROCESSES) --dist worksteal -m '($(2)) and not alone' \
-    $(PYTEST_ARGS) || [ $$? -eq 5 ] || code=1; \
-$(1) $(PYTEST) -m '($(2)) and alone' $(PYTEST_ARGS) || [ $$? -eq 5 ] || code=1; \
-exit $$code
+$(1) $(PYTEST) --numprocesses $(TEST_PROCESSES) --dist worksteal \
+    -m '($(2)) $(AND_PAGES) and not alone' $(PYTEST_ARGS) || [ $$? -eq 5 ] || code=1; \
+$(1) $(PYTEST) -m '($(2)) $(AND_PAGES) and alone' $(PYTEST_ARGS) || [ $$? -eq 5 ] || code=1; \
+$(if $(CHROMIUM),,echo '$(NO_CHROMIUM)'; )exit $$code
 endef
+# The pages are walked in a real browser. A machine without one runs everything else, and is told.
+BROWSERS := chromium chromium-browser google-chrome-stable google-chrome
+CHROMIUM := $(or $(CHOT_TEST_CHROMIUM),$(shell for each in $(BROWSERS); do \
+    command -v $$each && break; done))
+AND_PAGES := $(if $(CHROMIUM),,and not pages)
+NO_CHROMIUM := no Chromium here: the pages were NOT tested (Debian: apt-get install chromium)
 FAULTS_ARGS ?=
 MONTH_ARGS ?=
 MUTANTS_ARGS ?=
@@ -34,6 +40,7 @@ help:
 	@echo 'make demo-month a month by jobs alone, twice, the second time with workers killed (90 s)'
 	@echo 'make up         the whole platform in the foreground, until Ctrl-C'
 	@echo 'make test       the tests (20 min on two cores); PYTEST_ARGS="-k lease" narrows them'
+	@echo '                the pages in a browser, too, where there is one: apt-get install chromium'
 	@echo 'make test-long  also sizes, images, PostgreSQL 15 and the second SQS emulator'
 	@echo 'make faults     real processes under seeded faults, then a checker (10 min); docs/faults.md'
 	@echo 'make mutants    planted bugs, each killed by its own test (15 min); writes docs/mutants.md'
