@@ -25,6 +25,7 @@ from api.ui.browser import Language
 from api.ui.showing import number
 from shared.companies import list_companies
 from shared.costs.rows import Wanted, run_results
+from shared.costs.runs import status_of
 from shared.jobs.outcomes import SUCCESSES
 from shared.jobs.read import get_job, show_job
 
@@ -143,11 +144,12 @@ def minus(now: str | None, before: str | None) -> str | None:
 
 
 async def results_before(
-    resources: Resources, who: Caller, previous: Previous, rows: Sequence[Mapping[str, Any]]
+    resources: Resources, previous: Previous, rows: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
     """What the previous run says of the items of this page, by brand, pool and item.
 
-    Read before its status is looked at again: a part of a run that goes is thrown away.
+    Its status is looked at after its rows: a part of a run that goes meanwhile is thrown away.
+    `previous` was found for the caller, its brands are those that he may see.
     """
     if not previous.readable or not rows:
         return {}
@@ -158,14 +160,11 @@ async def results_before(
         brands=None if run["of_brands"] is None else run["of_brands"],
         items=sorted({row["item"] for row in rows}),
     )
-    async with resources.reading() as conn:
-        found = await run_results(
-            conn, run["id"], wanted, limit=len(wanted.items or ()) * LOOK_BACK
-        )
-        digits = _digits_of(run)
-    again = await read_run_view(run["id"], resources, who)
-    if again["status"] != "active":
-        return {}
+    async with resources.transaction() as conn:
+        found = await run_results(conn, run["id"], wanted, limit=len(rows) * LOOK_BACK)
+        if await status_of(conn, run["id"]) != "active":
+            return {}
+    digits = _digits_of(run)
     views = [result_view(row, minor_digits=digits, digits=2) for row in found]
     return {key_of(view): view for view in views}
 

@@ -51,6 +51,19 @@ from shared.kinds.exporting import COSTING_EXPORT
 
 router = APIRouter(dependencies=[Depends(refuse_ambiguous)])
 PAGE = {"limit": "25"}
+ASKED = (
+    "period",
+    "by",
+    "date_from",
+    "date_to",
+    "types",
+    "stores",
+    "documents",
+    "mode",
+    "reversal_date",
+    "reason",
+)
+MOST_NAMED = 30
 OUTCOMES = ("outcome", "failed", "cursor")
 # What a run in this state has to show.
 TABLES: Mapping[str, tuple[str, ...]] = {
@@ -111,7 +124,7 @@ async def _cost_run(run_id: int, request: Request, resources: Resources, who: Ca
     previous = None if run["dry_run"] else await find_previous(resources, who, run)
     results, away = await _rows(read_results, run_id, read_query(ResultsQuery, given | PAGE), asker)
     rows = results["results"] if results else []
-    before = {} if previous is None else await results_before(resources, who, previous, rows)
+    before = {} if previous is None else await results_before(resources, previous, rows)
     errors, _ = await _rows(
         read_errors, run_id, read_query(ErrorsQuery, _renamed(wrong, "errors_cursor")), asker
     )
@@ -168,6 +181,7 @@ async def _posting(job_id: UUID, request: Request, resources: Resources, who: Ca
         asked=given,
         checked=check,
         known_outcomes=_named("runs.ended."),
+        wanted=_wanted(found["payload"]),
         more=_more(request, given, "cursor", found["next_cursor"]),
         laid=lay_out(found["job"]["result"]),
         exact=partial(exact, language=browser_of(request).language),
@@ -249,6 +263,19 @@ async def file_page(file_id: UUID, request: Request, resources: Ready, who: Who)
 
 def _given(request: Request, *names: str) -> dict[str, str]:
     return {name: value for name in names if (value := request.query_params.get(name))}
+
+
+def _wanted(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a posting was asked for: (member, what it says), in the order that people think in."""
+    shown = []
+    for name in ASKED:
+        value = payload.get(name)
+        if isinstance(value, list):
+            more = f" … (+{len(value) - MOST_NAMED})" if len(value) > MOST_NAMED else ""
+            value = ", ".join(map(str, value[:MOST_NAMED])) + more
+        if value is not None:
+            shown.append((name, str(value)))
+    return shown
 
 
 def _named(beginning: str) -> frozenset[str]:

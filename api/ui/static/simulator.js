@@ -242,6 +242,7 @@ function wake() {
 
 function tick(moment) {
   awake = false;
+  const before = place;
   if (playing) {
     // A tab that was in the background goes on where it was, not where the clock is.
     const passed = Math.min(moment - last, 10 * FRAME_MS) * Number(part("sim-speed").value);
@@ -254,7 +255,8 @@ function tick(moment) {
     }
     if (place >= trace.steps.length) pause();
   }
-  if (trace) draw();
+  // Where motion is not wanted the picture changes with each step, and stands still between them.
+  if (trace && (!stage.still.matches || place !== before || !playing)) draw();
   if (playing || stage.busy) wake();
 }
 
@@ -291,10 +293,11 @@ part("f-fence").addEventListener("change", (event) => {
   load(formQuery(), { then: event.target.checked ? "double" : "rest" });
 });
 
-// Keys go to the player where nothing else wants them.
-document.addEventListener("keydown", (event) => {
+// Keys go to the player while the focus is in it and nothing there wants them; elsewhere they
+// scroll the page as they always do.
+player.addEventListener("keydown", (event) => {
   if (!trace || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input, select, textarea, button, a, summary, .scroll")) return;
+  if (event.target.closest("input, select, textarea, button, a, summary")) return;
   const acts = {
     " ": () => (playing ? pause() : play()),
     ArrowRight: () => { pause(); stepOn(); },

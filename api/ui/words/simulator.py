@@ -86,8 +86,14 @@ WORDS = {
     # The player.
     "simulator.player": ("The queue, drawn", "Hình vẽ hàng đợi"),
     "simulator.keys": (
-        "Keys: space plays and pauses, ← and → go a step, Home and End to both ends.",
-        "Phím: dấu cách chạy và dừng, ← và → đi từng bước, Home và End về hai đầu.",
+        (
+            "Keys, once the drawing has the focus: space plays and pauses, ← and → go a step, Home and End "
+            "to both ends."
+        ),
+        (
+            "Phím, khi hình vẽ được chọn: dấu cách chạy và dừng, ← và → đi từng bước, Home và End về hai "
+            "đầu."
+        ),
     ),
     "simulator.play": ("Play", "Chạy"),
     "simulator.pause": ("Pause", "Dừng"),
