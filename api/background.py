@@ -68,7 +68,8 @@ async def supervise(name: str, loop: Loop, stop: asyncio.Event) -> None:
         except Exception as error:  # noqa: BLE001 - a loop that died for good would go unnoticed
             failures += 1
             known = is_unreachable(error)
-            log.error(f"{name} failed", error=told(error), exc_info=None if known else error)
+            exc_info = None if known else error
+            log.error("loop.failed", loop=name, error=told(error), exc_info=exc_info)
             await wait_for_stop(stop, backoff(failures))
         else:
             return

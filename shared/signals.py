@@ -63,6 +63,8 @@ for _operation in SQS_OPERATIONS:
     # There from the start: a rate over a series that begins at its first failure misses that one.
     for _result in ("ok", "failed"):
         SQS_CALLS.labels(_operation, _result)
+for _operation in ("send", "extend", "delete"):
+    SQS_REFUSED.labels(_operation)
 
 _pools: WeakValueDictionary[str, Engine] = WeakValueDictionary()
 

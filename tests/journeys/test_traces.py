@@ -107,25 +107,22 @@ async def _as_if_claimed(engine: AsyncEngine, job_id: str) -> None:
     assert held.job.trace == KEPT
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"traceparent": "nonsense"},
-        {"traceparent": PARENT.upper()},
-        {"traceparent": "00-" + "0" * 32 + "-" + "0" * 16 + "-01"},
-        {"tracestate": "a=1"},
-        [("traceparent", PARENT), ("traceparent", PARENT)],
-        [(b"traceparent", b"\xff\xfe\x00"[:2])],
-    ],
-    ids=["nonsense", "capitals", "zeros", "state alone", "twice", "bytes"],
+MALFORMED: tuple[Any, ...] = (
+    {"traceparent": "nonsense"},
+    {"traceparent": PARENT.upper()},
+    {"traceparent": "00-" + "0" * 32 + "-" + "0" * 16 + "-01"},
+    {"tracestate": "a=1"},
+    [("traceparent", PARENT), ("traceparent", PARENT)],
+    [(b"traceparent", b"\xff\xfe")],
 )
-async def test_a_malformed_trace_is_no_error(
-    probes: AsyncEngine, fleet: Fleet, headers: Any
-) -> None:
+
+
+async def test_a_malformed_trace_is_no_error(probes: AsyncEngine, fleet: Fleet) -> None:
     """The job is made as if nothing had been sent."""
     async with api_of(fleet) as http:
-        job_id = (await posted(http, json=body(), headers=headers))["id"]
-        assert (await job_row(probes, job_id)).trace is None
+        for headers in MALFORMED:
+            job_id = (await posted(http, json=body(), headers=headers))["id"]
+            assert (await job_row(probes, job_id)).trace is None, headers
 
 
 @pytest.fixture

@@ -240,12 +240,24 @@ async def _counted(http: httpx.AsyncClient, jobs: int) -> bool:
     return (await scrape(http)).submitted == jobs
 
 
+async def made_up(http: httpx.AsyncClient) -> None:
+    """Ten thousand submits of as many kinds that nobody knows, and paths and methods like that."""
+    for start in range(0, 10_000, 1000):
+        jobs = [
+            {"kind": f"made.up-{start + n}", "company": "ACME", "payload": {}} for n in range(1000)
+        ]
+        answer = await http.post("/v1/jobs:batch", json={"jobs": jobs})
+        assert answer.json()["errors"] == 1000
+        await http.request("MADEUP", f"/v1/made-up/{start}", headers={"traceparent": f"x{start}"})
+
+
 @pytest.mark.scenario("F54", "F52")
 async def test_labels_are_kinds_states_and_queues_and_nothing_else(fleet: Fleet) -> None:
     """However many jobs, companies and workers: the number of series stays what it is."""
     async with api_of(fleet, **RARE) as http:
         before = await scrape(http)
         await asyncio.gather(*(post_job(http) for _ in range(20)))
+        await made_up(http)
 
         async def counted() -> Scraped | None:
             scraped = await scrape(http)

@@ -109,7 +109,7 @@ async def test_a_trace_is_that_of_its_own_task() -> None:
             await asyncio.sleep(0)
             return current_trace()
 
-    assert await asyncio.gather(asked("a"), asked("b")) == ["a", "b"]
+    assert list(await asyncio.gather(asked("a"), asked("b"))) == ["a", "b"]
     assert current_trace() is None
 
 
