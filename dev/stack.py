@@ -79,6 +79,7 @@ class Stack:
             "sqs_endpoint": self.backing.sqs_endpoint,
             "api_urls": [f"http://127.0.0.1:{api.port}" for api in self.apis],
             "docs_url": f"{self.api_url}/docs",
+            "pages_url": f"{self.api_url}/ui/",
             "app_database_url": urls.app,
             "read_database_url": urls.read,
             "queue_prefix": self.config.queue_prefix,

@@ -138,6 +138,7 @@ Chốt is running. Ctrl-C stops everything.
 
   api       {about["api_url"]}
   docs      {about["docs_url"]}
+  pages     {about["pages_url"]}
   database  {about["database_url"]}
   sqs       {about["sqs_endpoint"]}
   workers   pid {described["worker_pids"]}

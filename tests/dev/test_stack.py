@@ -89,6 +89,7 @@ def test_what_is_printed_can_be_pasted() -> None:
     about: dict[str, object] = {
         "api_url": "http://127.0.0.1:8000",
         "docs_url": "http://127.0.0.1:8000/docs",
+        "pages_url": "http://127.0.0.1:8000/ui/",
         "database_url": "postgresql://postgres@/chot?host=/a b",
         "app_database_url": "postgresql://chot_app@/chot?host=/a b",
         "sqs_endpoint": "http://127.0.0.1:9324",
