@@ -5,8 +5,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from tests.costing_oracle.companies import Company
+from tests.costing_oracle.happened import Exact
 from tests.costing_oracle.laws import LARGEST, obeys
-from tests.costing_oracle.periodic import Exact, exact
+from tests.costing_oracle.periodic import exact
 from tests.costing_oracle.replay import Layer, Replayed, replayed
 from tests.costing_oracle.story import RefusedError
 from worker.costing.engine import cost_items
