@@ -1,10 +1,12 @@
 """SQLAlchemy Core tables of both schemas: `chot` (platform) and `books` (the ERP side)."""
 
 from shared.schema import (
+    accounts,
     alerts,
     books,
     cost_documents,
     cost_runs,
+    deployment,
     ends,
     files,
     imports,
@@ -19,10 +21,12 @@ from shared.schema import (
 from shared.schema.metadata import metadata
 
 __all__ = [
+    "accounts",
     "alerts",
     "books",
     "cost_documents",
     "cost_runs",
+    "deployment",
     "ends",
     "files",
     "imports",

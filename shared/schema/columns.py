@@ -1,8 +1,8 @@
-"""Columns and types that tables of schema `books` are made of."""
+"""Columns and types that tables are made of."""
 
 from typing import Any
 
-from sqlalchemy import Column, Text
+from sqlalchemy import Column, Integer, Text
 from sqlalchemy.dialects.postgresql import BIGINT, TIMESTAMP
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import UserDefinedType
@@ -38,6 +38,21 @@ ischema_names["pg_snapshot"] = Snapshot
 def code(name: str, *, key: bool = False, required: bool = True) -> Column[str]:
     """A code: compared byte by byte."""
     return Column(name, Text(collation="C"), primary_key=key, nullable=not required)
+
+
+def plain(name: str, *, required: bool = False) -> Column[str]:
+    """A text, in schema `chot`."""
+    return Column(name, Text, nullable=not required)
+
+
+def instant(name: str, *, required: bool = False) -> Column[object]:
+    """A moment."""
+    return Column(name, INSTANT, nullable=not required)
+
+
+def count(name: str) -> Column[int]:
+    """A whole number of 32 bits."""
+    return Column(name, Integer, nullable=False)
 
 
 def words(name: str, *, required: bool = True) -> Column[str]:
