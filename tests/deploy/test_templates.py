@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.model import ServiceModel
+from botocore.session import Session
+from botocore.validate import ParamValidator
 
 from api.settings import ApiSettings, load_settings
 from dev.sqs import QUEUES
+from shared.alerts import load_rules
+from shared.alerts.cloudwatch import metrics_of
 from shared.errors import ConfigRefused
 from shared.kinds.registry import load_kinds
 from shared.settings import MigrateSettings, load
@@ -212,6 +217,37 @@ def test_the_worker_scales_by_the_backlog_of_the_database() -> None:
     assert (metric["Namespace"], metric["MetricName"]) == ("Chot", "backlog_seconds")
     assert [each["Name"] for each in metric["Dimensions"]] == ["Deployment"]
     assert rule["ScaleOutCooldown"] < rule["ScaleInCooldown"]
+    rules = [each for each in load_rules() if each.name == "backlog"]
+    backlog = {"default": 60.0, "costing": 900.0}
+    counts = {"backlog_seconds": backlog, "queues": [{"name": name} for name in backlog]}
+    sent = [each for each in metrics_of(rules, counts, "chot") if len(each["Dimensions"]) == 1]
+    assert [each["MetricName"] for each in sent] == ["backlog_seconds"]
+    assert (sent[0]["Value"], sent[0]["Dimensions"][0]["Name"]) == (900.0, "Deployment")
+
+
+def test_aws_would_take_the_scaling() -> None:
+    """The emulator knows no scaling: judged by AWS's own description of the calls."""
+    model = ServiceModel(Session().get_service_data("application-autoscaling"))
+    (target,) = of_type("chot", "AWS::ApplicationAutoScaling::ScalableTarget").values()
+    (policy,) = of_type("chot", "AWS::ApplicationAutoScaling::ScalingPolicy").values()
+    place = {key: target[key] for key in ("ServiceNamespace", "ScalableDimension")}
+    for operation, said in (
+        ("RegisterScalableTarget", {**target, "ResourceId": "service/chot/worker"}),
+        ("PutScalingPolicy", {**policy, **place, "ResourceId": "service/chot/worker"}),
+    ):
+        given = {key: literal(value) for key, value in said.items() if key != "ScalingTargetId"}
+        shape = model.operation_model(operation).input_shape
+        report = ParamValidator().validate(given, shape)
+        assert not report.has_errors(), report.generate_report()
+
+
+def literal(value: Any) -> Any:
+    """With every parameter as its default."""
+    if isinstance(value, dict) and "Ref" in value:
+        return template("chot")["Parameters"][value["Ref"]]["Default"]
+    if isinstance(value, dict):
+        return {key: literal(each) for key, each in value.items()}
+    return [literal(each) for each in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("name", ["base", "roles"])
