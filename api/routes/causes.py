@@ -40,7 +40,7 @@ class CauseView(BaseModel):
     """Dead jobs that died of the same thing: equal kind, code and message.
 
     Of a message count its first 300 characters, without what differs from job to job: `#` stands
-    for numbers, ids and quoted words.
+    for each word that holds a digit, be it a number, an id or an instant.
     """
 
     cause: str = Field(description="what a redrive and the list of dead letters call it")

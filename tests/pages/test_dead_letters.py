@@ -124,8 +124,9 @@ async def test_markup_in_payload_error_brand_and_kind_does_nothing(window: Windo
         named = {name: value for name, value in binds.items() if f":{name}" in statement}
         await execute(owner, statement, **named)
     await owner.dispose()
+    page = await window.open("/ui/")
     for path in ("/ui/jobs", f"/ui/jobs/{job_id}", "/ui/dead-letters"):
-        page = await window.open(path)
+        await page.goto(path)
         await expect(page.locator("main")).to_contain_text("window.hit=1")
         if "letters" not in path:
             await page.locator("#live.on").wait_for()

@@ -46,8 +46,11 @@ async def test_every_page_fits(window: Window, path: str, lang: str, *, phone: b
 
 async def test_progress_moves_without_a_reload_and_focus_stays(window: Window) -> None:
     """The bar, the words and the drawing are new; what one was at is not lost."""
-    page = await window.open(place(window.stack, "/ui/jobs/{running}"))
+    job_id = window.stack.submit({"chunks": 100, "seconds": 0.5})
+    window.stack.until(job_id, "running")
+    page = await window.open(f"/ui/jobs/{job_id}")
     await page.locator("#live.on").wait_for()
+    await page.locator("#progress-words").wait_for()
     await page.evaluate("window.kept = true")
     await page.locator(".places a").first.focus()
     await page.locator(".why details summary").click()

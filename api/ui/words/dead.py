@@ -10,12 +10,12 @@ WORDS = {
     "dead.by_cause": ("By cause", "Theo nguyên nhân"),
     "dead.by_cause_hint": (
         (
-            "Jobs of the same kind, code and message; # stands for what differs from job to job: "
-            "numbers, ids, quoted words."
+            "Jobs of the same kind, code and message; # stands for a word with a digit in it, "
+            "which differs from job to job: a number, an id, an instant."
         ),
         (
-            "Công việc cùng loại, mã lỗi và lời báo; dấu # thay cho phần khác nhau giữa các công việc: "
-            "số, mã, chữ trong ngoặc kép."
+            "Công việc cùng loại, mã lỗi và lời báo; dấu # thay cho từ có chữ số, vốn khác nhau giữa "
+            "các công việc: số, mã, thời điểm."
         ),
     ),
     "dead.jobs": ("Jobs", "Số lượng"),

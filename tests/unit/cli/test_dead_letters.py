@@ -54,3 +54,45 @@ def test_dead_letters_show_why_a_job_was_buried(
     out = capsys.readouterr().out
     assert "PERIOD_CLOSED: 2026-01 is closed" in out
     assert "not JSON" in out
+
+
+CAUSE = {
+    "cause": "5a1f0c9de2b37846",
+    "kind": "costing.run",
+    "code": "PERIOD_CLOSED",
+    "message": "# is closed",
+    "jobs": 1200,
+    "first_at": "2026-02-01T01:00:04Z",
+    "last_at": "2026-02-01T02:00:04Z",
+    "example": {"id": "0190-job", "error": {"message": "2026-01 is closed"}},
+}
+
+
+def test_dead_letters_by_cause_are_a_line_a_cause(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer.say(200, {"causes": [CAUSE], "total_jobs": 1201, "total_causes": 2})
+    assert run(["dead-letters", "--by-cause", "--kind", "costing.run"]) == 0
+    out = capsys.readouterr().out
+    for said in ("5a1f0c9de2b37846", "1200", "PERIOD_CLOSED: # is closed", "0190-job"):
+        assert said in out
+    assert "1 more causes" in out
+    assert peer.asked[0].path.startswith("/v1/dead-letters/causes?")
+
+
+def test_a_cause_is_listed_and_redriven(peer: Peer) -> None:
+    peer.say(200, {"jobs": [job("dead")], "messages": [], "next_cursor": None})
+    peer.say(200, {"redriven": [{"id": "a"}], "refused": [], "next_cursor": None})
+    assert run(["dead-letters", "--cause", "5a1f0c9de2b37846"]) == 0
+    assert "cause=5a1f0c9de2b37846" in peer.asked[0].path
+    assert run(["redrive", "--cause", "5a1f0c9de2b37846"]) == 0
+    assert json.loads(peer.asked[1].body) == {"cause": "5a1f0c9de2b37846"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--watch", "--by-cause"], ["--watch", "--cause", "x"], ["--by-cause", "--cause", "x"]],
+    ids=" ".join,
+)
+def test_what_does_not_go_together_is_refused(words: list[str]) -> None:
+    assert run(["dead-letters", *words]) == 2
