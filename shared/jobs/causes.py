@@ -18,8 +18,8 @@ HEAD = 300
 MOST_CAUSES = 200
 _CODE = "coalesce(o.error ->> 'code', o.error ->> 'type', '')"
 _HEAD = f"left(coalesce(o.error ->> 'message', ''), {HEAD})"
-# What differs from job to job: a word with a digit in it, be it a number, an id or an instant. Plain
-# on purpose: of a pattern that looks around itself a message costs six times as much.
+# What differs from job to job: a word with a digit in it, be it a number, an id or an instant.
+# Plain on purpose: of a pattern that looks around itself a message costs six times as much.
 _VARIES = r"\S*[0-9]\S*"
 
 
