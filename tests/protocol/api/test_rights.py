@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from api.app import create_app
 from api.rights import RULES
 from api.settings import ApiSettings
+from api.ui.paths import is_page
 from shared.access import EVERYTHING, Role
 from shared.jobs.enqueue import Submit, enqueue
 from shared.uploads import begin_upload, finish_upload
@@ -174,11 +175,12 @@ JSON = {"Content-Type": "application/json"}
 
 
 def routes_of(settings: ApiSettings) -> list[tuple[str, str]]:
-    """Every method and path that the application answers to."""
+    """Every method and path of the API. Pages have sessions: tests/pages/test_safety.py."""
     return sorted(
         (method, str(route.path))
         for route in iter_route_contexts(create_app(settings).routes)
         for method in route.methods or ()
+        if not is_page(str(route.path))
         if method != "HEAD" or ("HEAD", str(route.path)) in RULES
     )
 
