@@ -1,6 +1,7 @@
 """What holds for every page: its headers, its forms, its rights, and what no template may hold."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -253,6 +254,17 @@ async def test_static_files_are_kept_by_their_content(visitor: httpx.AsyncClient
         assert other.headers["cache-control"] == "no-cache"
     for name in ("nothing.css", "..%2Fpages.py", "%2e%2e/pages.py", "base.css%00"):
         assert (await visitor.get(f"/ui/static/{name}")).status_code in {303, 404}, name
+
+
+def test_every_file_of_the_pages_is_part_of_the_package() -> None:
+    """A wheel without a template would serve errors: each kind of file is named in pyproject."""
+    project = tomllib.loads((UI.parents[1] / "pyproject.toml").read_text())
+    named = project["tool"]["setuptools"]["package-data"]["api.ui"]
+    packed = {path for pattern in named for path in UI.glob(pattern)}
+    files = {path for path in UI.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert {path for path in files if path.suffix != ".py"} == packed
+    folders = {path.parent for path in files if path.suffix == ".py"}
+    assert all((folder / "__init__.py").exists() for folder in folders)
 
 
 class Strict(HTMLParser):
