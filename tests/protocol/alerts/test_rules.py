@@ -190,6 +190,34 @@ async def test_a_transaction_that_stays_open_fires(watched: Watched, tmp_path: P
         assert ("long_transaction", "firing") in await watched.step()
 
 
+async def test_only_a_worker_that_knows_the_version_serves_a_kind(watched: Watched) -> None:
+    """An old worker beside a newer payload is none; a current one of another queue is none."""
+    await make_job(watched.engine)
+    for name, version, queue in (("old", 0, "default"), ("elsewhere", 1, "costing")):
+        await execute(
+            watched.owner,
+            """WITH me AS (
+                   INSERT INTO chot.workers (worker_id, host, pid, code_version, kinds, state,
+                                             live_until)
+                   VALUES (:name, 'h', 1, 't', jsonb_build_object('probe.write',
+                           CAST(:version AS int)), 'working', clock_timestamp() + interval '1 h')
+                   RETURNING worker_id)
+               INSERT INTO chot.worker_queues (worker_id, queue, slots, free_slots)
+               SELECT worker_id, :queue, 1, 1 FROM me""",
+            name=name,
+            version=version,
+            queue=queue,
+        )
+    await watched.step()
+    assert ("no_worker_for_kind", "firing") in await watched.step(400)
+    await execute(
+        watched.owner,
+        "UPDATE chot.workers SET kinds = '{\"probe.write\": 1}' WHERE worker_id = 'old'",
+    )
+    await watched.step()
+    assert ("no_worker_for_kind", "resolved") in await watched.step(130)
+
+
 async def test_what_an_operator_has_stopped_calls_nobody(watched: Watched) -> None:
     """A paused kind's jobs wait by his will: neither starved nor without a worker."""
     await _nobody_takes_it(watched)

@@ -36,6 +36,14 @@ def test_an_expression_is_promql_over_metrics_there_are(alert: dict[str, Any]) -
     assert names <= set(METRICS)
 
 
+def test_every_rule_has_a_section_in_the_runbook_and_a_row_on_its_page() -> None:
+    runbook = (ROOT / "docs" / "runbook.md").read_text()
+    page = (ROOT / "docs" / "alerts.md").read_text()
+    assert set(RULES) <= set(re.findall(r"^## (\w+)$", runbook, re.MULTILINE))
+    listed = re.findall(r"^\| `(\w+)` \| (critical|warning) \|", page, re.MULTILINE)
+    assert listed == [(rule.name, rule.severity) for rule in RULES.values()]
+
+
 def test_a_broken_expression_would_be_seen() -> None:
     with pytest.raises(ValueError, match=r".+"):
         promql_parser.parse("max without (instance) (chot_jobs{state=dead}) > 0")
