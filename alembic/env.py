@@ -64,14 +64,18 @@ def _run(connection: Connection) -> None:
         context.run_migrations()
 
 
-# Each cost run has partitions of its own, made and dropped by functions of the owner.
-RUN_PARTITION = re.compile(r"(movement_costs|store_balances|cost_layers)_r[0-9]+")
+# Each cost run has partitions of its own, the archive and the audit one for each month: they are
+# made and dropped by functions of the owner.
+PARTITION = re.compile(
+    r"(movement_costs|store_balances|cost_layers)_r[0-9]+"
+    r"|(archived_jobs|audit)_(default|(before_)?[0-9]{4}_[0-9]{2})"
+)
 
 
 def _ours(name: str | None, kind: str, _parents: object) -> bool:
     if kind == "schema":
         return name in {"chot", "books"}
-    return not (kind == "table" and name is not None and RUN_PARTITION.fullmatch(name))
+    return not (kind == "table" and name is not None and PARTITION.fullmatch(name))
 
 
 async def _online() -> None:
