@@ -15,6 +15,7 @@ from api.routes.alerts import rules_of, view_of
 from api.ui.findings import Finding, find
 from shared.access import Scope
 from shared.alerts.state import open_alerts
+from shared.database import DATABASE_ERRORS
 from shared.jobs.freeze import list_freezes
 from shared.jobs.kinds import list_kinds
 from shared.jobs.minutes import History, read_history, read_rates
@@ -32,7 +33,8 @@ STEPS: Mapping[str, tuple[int, int]] = {"hour": (60, 60), "day": (900, 96)}
 class Overview:
     """One moment of the platform, as a scope sees it.
 
-    `counts` and `alerts` belong to no company: None where the scope is not all of them.
+    `counts` and `alerts` belong to no company: None where the scope is not all of them, the counts
+    also while there are too many jobs to be counted in time.
     """
 
     queues: Sequence[Mapping[str, Any]]
@@ -99,7 +101,7 @@ class OverviewReader:
             freezes = await list_freezes(conn, scope=scope)
             alerts = await open_alerts(conn) if everywhere else None
             history, rates = await self._past(conn)
-        counts = (await self.resources.counting.counted()).counts if everywhere else None
+        counts = await self._counts() if everywhere else None
         rules = rules_of(self.resources)
         now = datetime.now(UTC)
         return Overview(
@@ -119,6 +121,13 @@ class OverviewReader:
             rates=rates,
             due_seconds=self.resources.settings.limits.due_seconds,
         )
+
+    async def _counts(self) -> Mapping[str, Any] | None:
+        """Those of /metrics; the rest of the page must not wait for what cannot be counted now."""
+        try:
+            return (await self.resources.counting.counted()).counts
+        except (*DATABASE_ERRORS, TimeoutError):
+            return None
 
     async def _past(self, conn: AsyncConnection) -> tuple[History, Mapping[str, float]]:
         if self._history is None or monotonic() >= self._again_at:

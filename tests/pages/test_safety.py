@@ -242,6 +242,22 @@ async def test_errors_are_pages_here_and_problems_elsewhere(
     assert api.headers["content-type"] == "application/problem+json"
 
 
+async def test_what_cannot_be_counted_now_hides_nothing_else(
+    visitor: httpx.AsyncClient, owner_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five million jobs are too many to count in two seconds: just then the page is needed."""
+
+    async def late(_: Any) -> None:
+        raise TimeoutError("told to be late")
+
+    monkeypatch.setattr("api.counting.Counting.counted", late)
+    await log_in(visitor, await make_key(owner_engine, Role.READ))
+    page = await visitor.get(HOME)
+    assert page.status_code == 200
+    assert "could not be counted in time" in page.text
+    assert 'id="queue-default"' in page.text
+
+
 async def test_static_files_are_kept_by_their_content(visitor: httpx.AsyncClient) -> None:
     """For ever under their mark, not at all under another; nothing outside the folder."""
     assert {"base.css", "base.js", "icon.svg"} <= set(static_files())

@@ -61,6 +61,10 @@ WORDS = {
         "Outbox and dead messages belong to no company: they are shown to keys of all companies.",
         "Hộp gửi và thông điệp lạ không thuộc công ty nào: chỉ khóa của mọi công ty mới xem được.",
     ),
+    "overview.not_counted": (
+        "Outbox and dead messages could not be counted in time: too many jobs, or a slow database.",
+        "Chưa đếm kịp hộp gửi và thông điệp lạ: quá nhiều việc hoặc cơ sở dữ liệu chậm.",
+    ),
     "overview.queues": ("Queues", "Hàng đợi"),
     "overview.queue": ("Queue", "Hàng đợi"),
     "overview.paused": ("paused", "tạm dừng"),
