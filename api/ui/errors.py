@@ -60,7 +60,7 @@ def _words_of(problem: Problem) -> dict[str, Any]:
     """Which words the page uses: those of the problem, else of its status, else of all."""
     name = problem.slug
     if problem.slug == "forbidden":
-        name = "stale" if problem.more.get("form") else "forbidden"
+        name = str(problem.more.get("form", "forbidden"))
     known = all_words()
     key = next(
         each

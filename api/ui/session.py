@@ -34,6 +34,13 @@ LONGEST_COOKIE = 1000
 SEED_BYTES = 16
 DEPLOYMENT = "token:"  # in the place of a key's id
 
+# A name that some site has had point here would make that site's scripts ours, in a browser's eyes.
+STRANGE_HOST = Problem(
+    slug="forbidden",
+    detail="an api that asks for no token shows its pages at localhost and 127.0.0.1 only",
+    more={"form": "host"},
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
@@ -68,6 +75,8 @@ class Sessions:
         Raises what the database raises when it cannot be asked: no answer is no permission.
         """
         if self.resources.settings.api_open:
+            if not _is_local(request.url.hostname):
+                raise ProblemRaised(STRANGE_HOST)
             return Session(caller=OWNER, seed=_sound(request.cookies.get(FORM_COOKIE)))
         return await self.read(request.cookies.get(COOKIE))
 

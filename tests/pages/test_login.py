@@ -384,7 +384,11 @@ async def test_a_login_begins_a_session_that_nobody_has_known(
 
 async def test_an_open_api_asks_for_no_login(settings: ApiSettings) -> None:
     """On loopback, for development; its forms are guarded all the same."""
-    async with serving(settings.model_copy(update={"ui_plain_http": True})) as client:
+    async with serving(settings) as client:
+        # A site whose name was made to point here would be of our origin, forms and all.
+        assert (await client.get(HOME)).status_code == 403
+        assert (await client.get(HOME, headers={"Host": "localhost.evil"})).status_code == 403
+        client.base_url = httpx.URL("http://localhost")
         page = await client.get(HOME)
         assert page.status_code == 200
         assert "open api" in page.text

@@ -27,6 +27,10 @@ WORDS = {
             "Hãy quay lại, tải lại trang rồi gửi lại."
         ),
     ),
+    "error.host": (
+        "An api that asks for no token shows its pages on this very machine only: open it as localhost.",
+        "API không yêu cầu token chỉ hiện trang trên chính máy này: hãy mở bằng localhost.",
+    ),
     "error.404": (
         "There is nothing here, or it is not yours to see.",
         "Không có gì ở đây, hoặc bạn không được xem.",
