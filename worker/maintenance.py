@@ -48,6 +48,7 @@ class Maintenance:
         self._retention = Retention(
             archive_after_days=settings.archive_after_days,
             archive_keep_days=settings.archive_keep_days,
+            audit_keep_days=settings.audit_keep_days,
             files_bucket=settings.files_bucket,
         )
         self._wake_relay = wake_relay

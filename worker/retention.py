@@ -1,7 +1,9 @@
 """Retention: jobs that ended long ago move into the archive, in small batches, for ever.
 
 The owner's functions decide what may go (migration 0054): succeeded and cancelled jobs, never one
-that is pending, running or dead. Expired idempotency keys are the api's to remove.
+that is pending, running or dead. What the archive and the audit keep lies in parts by the month,
+made ahead and dropped as a whole by months.py. Expired idempotency keys are the api's to remove.
+Which table is bounded by what: docs/retention.md.
 """
 
 import asyncio
@@ -20,6 +22,7 @@ from shared.logs import log
 from shared.s3 import StorageUnavailable, open_s3
 from shared.telling import told
 from shared.uploads import remove_expired_upload
+from worker.months import Parent, drop_month, open_months
 from worker.records.list_retention import MOST_ROWS, remove_list
 from worker.records.migration_retention import remove_run
 
@@ -34,6 +37,9 @@ ARCHIVE_JOBS = text("""
         CAST(:after AS uuid), make_interval(secs => :seconds), CAST(:most AS integer))""")
 REMOVE_ARCHIVED = text("""
     SELECT chot.remove_archived_jobs(make_interval(secs => :seconds), CAST(:most AS integer))""")
+REMOVE_GROUPS = text("""
+    SELECT removed, last FROM chot.remove_groups(
+        CAST(:after AS uuid), make_interval(secs => :seconds), CAST(:most AS integer))""")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,24 +48,54 @@ class Retention:
 
     archive_after_days: float
     archive_keep_days: float
+    audit_keep_days: float = 0
     files_bucket: str | None = None
     _after: UUID = BEGINNING
     _after_list: UUID = BEGINNING
+    _after_group: UUID = BEGINNING
 
     async def step(self, engine: AsyncEngine) -> None:
         """Some batches of each; `engine` is in autocommit, so that a batch is a transaction."""
         for add_up in (add_up_endings, add_up_ends, add_up_duplicates):
             while await self._add_up(engine, add_up) == ENDINGS:
                 pass
+        await self._turn_months(engine)
         moved = await self._archive(engine) if self.archive_after_days else 0
         gone = await self._remove(engine) if self.archive_keep_days else 0
         if moved or gone:
             log.info("jobs.archived", jobs=moved, removed=gone)
+        if self.archive_keep_days:
+            await self._remove_groups(engine)
         await self._remove_lists(engine)
         await self._remove_migrations(engine)
         await self._remove_files(engine)
         if self.files_bucket is not None:
             await self._remove_uploads(engine, self.files_bucket)
+
+    async def _turn_months(self, engine: AsyncEngine) -> None:
+        """Months that come are made, months whose time is over dropped; one that is read waits."""
+        keeps: dict[Parent, float] = {
+            "archived_jobs": self.archive_keep_days,
+            "audit": self.audit_keep_days,
+        }
+        for parent, keep in keeps.items():
+            await open_months(engine, parent, keep_days=keep)
+            for _ in range(BATCHES if keep else 0):
+                if await drop_month(engine, parent, keep_days=keep) is None:
+                    break
+
+    async def _remove_groups(self, engine: AsyncEngine) -> None:
+        """Groups none of whose jobs is known any more, some a transaction."""
+        for _ in range(BATCHES):
+            began = monotonic()
+            seconds = self.archive_keep_days * DAY_SECONDS
+            binds = {"after": self._after_group, "seconds": seconds, "most": BATCH}
+            async with engine.connect() as conn:
+                row = (await conn.execute(REMOVE_GROUPS, binds)).one()
+            self._after_group = row.last or BEGINNING
+            if row.last is None:
+                return
+            await asyncio.sleep(monotonic() - began)
 
     async def _remove_files(self, engine: AsyncEngine) -> None:
         """Files that have expired, some chunks a transaction."""

@@ -13,6 +13,7 @@ from shared.sqs import VISIBILITY_CAP_SECONDS, QueueFacts
 # Beside the slots: one receiver's claim, the relay's parallel batches, the maintenance loops.
 RELAY_CONNECTIONS = 4
 MAINTENANCE_CONNECTIONS = 2
+LEAST_AUDIT_DAYS = 365  # chot.drop_month() refuses less, whoever asks
 FARGATE_LONGEST_STOP_SECONDS = 120
 
 
@@ -64,7 +65,12 @@ class WorkerSettings(SharedSettings, CostingSettings, MigrationSettings):
     )
     retention_seconds: float = Field(60.0, gt=0, le=3600, description="from batch to batch")
     archive_after_days: float = Field(30.0, ge=0, description="ended jobs move away; 0 = never")
-    archive_keep_days: float = Field(0.0, ge=0, description="and are removed; 0 = never")
+    archive_keep_days: float = Field(
+        0.0, ge=0, description="ended jobs are removed, with the month they were made in; 0 = never"
+    )
+    audit_keep_days: float = Field(
+        0.0, ge=0, description="months of the audit are dropped; 0 = never, else at least 365"
+    )
     drain_seconds: float = Field(
         90.0, gt=0, description="after SIGTERM jobs may go on for so long, then are handed back"
     )
@@ -83,6 +89,26 @@ class WorkerSettings(SharedSettings, CostingSettings, MigrationSettings):
     )
     worker_metrics_host: str = Field("127.0.0.1", description="address it listens on, without key")
     alert_hook: str = Field("", description="module:function called on every alert")
+
+    @model_validator(mode="after")
+    def _keeps_what_it_archives(self) -> Self:
+        if 0 < self.archive_keep_days <= self.archive_after_days:
+            raise ConfigRefused(
+                f"CHOT_ARCHIVE_AFTER_DAYS={self.archive_after_days:g} and "
+                f"CHOT_ARCHIVE_KEEP_DAYS={self.archive_keep_days:g} disagree: both count from a "
+                "job's end, and it must be kept for longer than until it moves (0 = for ever)"
+            )
+        if self.archive_keep_days and not self.archive_after_days:
+            raise ConfigRefused(
+                f"CHOT_ARCHIVE_AFTER_DAYS=0 and CHOT_ARCHIVE_KEEP_DAYS={self.archive_keep_days:g} "
+                "disagree: what never moves into the archive is never removed from it"
+            )
+        if 0 < self.audit_keep_days < LEAST_AUDIT_DAYS:
+            raise ConfigRefused(
+                f"CHOT_AUDIT_KEEP_DAYS={self.audit_keep_days:g}: the audit is kept for "
+                f"{LEAST_AUDIT_DAYS} days at least (0 = for ever)"
+            )
+        return self
 
     @model_validator(mode="after")
     def _drains_in_time(self) -> Self:

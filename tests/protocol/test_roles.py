@@ -13,6 +13,7 @@ OURS = "('chot', 'books')"
 MAY = f"""
     SELECT relnamespace::regnamespace || '.' || relname AS name
       FROM pg_class WHERE relnamespace::regnamespace::text IN {OURS} AND relkind IN ('r', 'p', 'v')
+       AND NOT relispartition
        AND CASE WHEN CAST(:what AS text) IN ('SELECT', 'INSERT', 'UPDATE')
                 THEN has_any_column_privilege(:role, oid, :what)
                 ELSE has_table_privilege(:role, oid, :what) END ORDER BY 1"""
