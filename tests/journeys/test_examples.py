@@ -28,6 +28,7 @@ async def test_every_example_is_true(fleet: Fleet, owner_engine: AsyncEngine) ->
     key = await make_key(owner_engine, Role.ADMIN, principal="you")
     own = {"CHOT_KIND_MODULES": "", "CHOT_HANDLER_MODULES": "", "CHOT_QUEUES": ""}
     own["CHOT_FILES_BUCKET"] = bucket_name(fleet.prefix)
+    own["CHOT_ALERT_SECONDS"] = "0.3"  # so that the dead jobs of the page are found by then
     ensure_bucket(fleet.endpoint, own["CHOT_FILES_BUCKET"])
     fleet.worker(**own)
     _, url = await asyncio.to_thread(lambda: fleet.api(CHOT_API_OPEN="false", **own))
