@@ -36,6 +36,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "job-not-found": (404, "There is no such job"),
     "queue-not-found": (404, "There is no such queue"),
     "kind-not-found": (404, "There is no such kind"),
+    "alert-rule-not-found": (404, "There is no such alert rule"),
     "group-not-found": (404, "There is no such group"),
     "cost-run-not-found": (404, "There is no such cost run"),
     "document-not-found": (404, "There is no such document"),

@@ -10,7 +10,7 @@ from api.bodies import show_instant
 from api.dependencies import Ready
 from api.description import OF_A_BODY, problems
 from api.parsing import described_body, read_model
-from api.problems import ProblemRaised, field_problem
+from api.problems import Problem, ProblemRaised
 from api.queries import refuse_nul
 from api.resources import Resources
 from api.responses import json_response
@@ -138,7 +138,7 @@ class SilenceAnswer(BaseModel):
 @router.post(
     "/silence",
     response_class=Response,
-    responses=problems(*OF_A_BODY) | {200: {"model": SilenceAnswer}},
+    responses=problems(*OF_A_BODY, "alert-rule-not-found") | {200: {"model": SilenceAnswer}},
     openapi_extra=described_body(SilenceBody, EXAMPLE),
 )
 async def put_silence(request: Request, resources: Ready) -> Response:
@@ -148,8 +148,8 @@ async def put_silence(request: Request, resources: Ready) -> Response:
     """
     body = await read_model(request, SilenceBody)
     if body.rule not in rules_of(resources):
-        rule = "is no alert rule: GET /v1/alerts names those that fire, docs/alerts.md all"
-        raise ProblemRaised(field_problem("invalid-request", "rule", rule, body.rule))
+        detail = f"there is no alert rule {body.rule!r}"
+        raise ProblemRaised(Problem(slug="alert-rule-not-found", detail=detail))
     found = await resources.finish(_silence(resources, body), name="silence")
     return json_response(dict(found) | {"until": show_instant(found["until"])})
 

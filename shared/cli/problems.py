@@ -24,6 +24,7 @@ NEXT_OF_TYPE = {
     "cost-run-not-found": "`chot cost-runs list --company …` shows the runs there are.",
     "cost-run-gone": "`chot costs` shows what holds now, `chot cost-runs list` the runs.",
     "kind-not-found": "`chot kinds` shows the kinds there are.",
+    "alert-rule-not-found": "`chot alerts list` shows the rules there are.",
     "not-found": "Is CHOT_API_URL the address of a Chốt api of this version, without /v1?",
     "approval-required": "",  # says it itself
 }

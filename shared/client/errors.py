@@ -172,6 +172,10 @@ class KindNotFound(NotFound):
     """No kind has this name."""
 
 
+class AlertRuleNotFound(NotFound):
+    """No alert rule has this name."""
+
+
 class KeyInProgress(Conflict):
     """Another request under the same key has not ended in all the time there was."""
 
@@ -299,6 +303,7 @@ TYPES: Mapping[str, type[ApiError]] = {
     "not-a-preview": NotAPreview,
     "method-change-refused": MethodChangeRefused,
     "kind-not-found": KindNotFound,
+    "alert-rule-not-found": AlertRuleNotFound,
     "group-not-found": GroupNotFound,
     "period-not-found": PeriodNotFound,
     "migration-not-found": MigrationNotFound,

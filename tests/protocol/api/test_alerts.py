@@ -56,7 +56,6 @@ async def test_silence_is_shown_with_who_and_why(
 @pytest.mark.parametrize(
     "body",
     [
-        {"rule": "nothing", "hours": 1},
         {"rule": "dead_jobs", "hours": 169},
         {"rule": "dead_jobs", "hours": -1},
         {"rule": "dead_jobs"},
@@ -68,6 +67,11 @@ async def test_a_silence_that_is_none_is_refused(
     client: httpx.AsyncClient, body: dict[str, Any]
 ) -> None:
     problem_of(await client.post("/v1/alerts/silence", json=body), 422, "invalid-request")
+
+
+async def test_a_rule_that_there_is_not(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/v1/alerts/silence", json={"rule": "nothing", "hours": 1})
+    problem_of(answer, 404, "alert-rule-not-found")
 
 
 async def test_every_metric_of_a_rule_is_in_metrics(client: httpx.AsyncClient) -> None:
