@@ -260,9 +260,10 @@ function tick(moment) {
   if (playing || stage.busy) wake();
 }
 
-// The three steps before a double write, slowly, and then it.
+// The last seconds before a double write, slowly, and then it.
 function showDouble() {
   go(Math.max(0, trace.doubled - 3));
+  now = Math.max(now, trace.steps[trace.doubled].at - 5000);
   part("sim-speed").value = "2";
   play();
   player.scrollIntoView({ block: "start", behavior: stage.still.matches ? "auto" : "smooth" });
