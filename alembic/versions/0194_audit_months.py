@@ -13,21 +13,23 @@ down_revision = "0193_archive_months"
 branch_labels = None
 depends_on = None
 
+# Constraints by the names that they had: a part must have those of the whole.
 COLUMNS = """
             id          bigint GENERATED ALWAYS AS IDENTITY,
             at          timestamptz NOT NULL DEFAULT clock_timestamp(),
-            action      text NOT NULL CHECK (action ~ '^[a-z_]+[.][a-z_]+$'),
+            action      text NOT NULL CONSTRAINT audit_action_check CHECK (action ~ '^[a-z_]+[.][a-z_]+$'),
             principal   text NOT NULL,
             key_id      text,
             source      inet,
             request_id  uuid,
             job_id      uuid,
-            target      text CHECK (octet_length(target) <= 400),
+            target      text CONSTRAINT audit_target_check CHECK (octet_length(target) <= 400),
             company     text,
             brand       text,
             approver    text,
             approval_id uuid,
-            facts       jsonb NOT NULL DEFAULT '{}' CHECK (octet_length(facts::text) <= 4096),
+            facts       jsonb NOT NULL DEFAULT '{}'
+                        CONSTRAINT audit_facts_check CHECK (octet_length(facts::text) <= 4096),
             CONSTRAINT audit_pkey PRIMARY KEY (at, id),
             CONSTRAINT audit_approver_check
                 CHECK (approver IS NULL OR (approval_id IS NOT NULL AND approver <> principal))"""

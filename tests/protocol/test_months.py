@@ -89,7 +89,7 @@ async def test_an_id_is_looked_for_in_one_part(
     binds = {"job_id": old, **EVERYTHING.binds()}
     async with probes.connect() as conn:
         plan = await conn.scalar(text(f"EXPLAIN (FORMAT JSON) {READ_ARCHIVED.text}"), binds)
-    said = plan if isinstance(plan, str) else json.dumps(plan)
+    said = plan if isinstance(plan, str) else json.dumps(plan, default=str)
     read = {
         word for word in said.split('"') if word.startswith("archived_jobs_") and "key" not in word
     }

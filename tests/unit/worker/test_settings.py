@@ -75,6 +75,15 @@ REFUSED: list[tuple[dict[str, object], tuple[str, ...]]] = [
         {"drain_seconds": 118},
         ("CHOT_DRAIN_SECONDS=118", "CHOT_STOP_TIMEOUT_SECONDS=120", "drain + margin"),
     ),
+    (
+        {"archive_after_days": 30, "archive_keep_days": 30},
+        ("CHOT_ARCHIVE_AFTER_DAYS=30", "CHOT_ARCHIVE_KEEP_DAYS=30", "kept for longer"),
+    ),
+    (
+        {"archive_after_days": 0, "archive_keep_days": 90},
+        ("CHOT_ARCHIVE_AFTER_DAYS=0", "CHOT_ARCHIVE_KEEP_DAYS=90", "never removed"),
+    ),
+    ({"audit_keep_days": 364}, ("CHOT_AUDIT_KEEP_DAYS=364", "365 days at least")),
     ({"stop_timeout_seconds": 121}, ("CHOT_STOP_TIMEOUT_SECONDS=121", "120")),
     ({"lease_seconds": 0}, ("CHOT_LEASE_SECONDS", "0")),
     ({"lease_seconds": "thirty"}, ("CHOT_LEASE_SECONDS", "thirty")),
@@ -103,6 +112,8 @@ def test_an_impossible_combination_is_refused_in_words(
         {"heartbeat_seconds": 26 / 3},
         {"lease_seconds": 0.75, "heartbeat_seconds": 0.2, "visibility_seconds": 1},
         {"drain_seconds": 116},
+        {"archive_after_days": 30, "archive_keep_days": 30.5, "audit_keep_days": 365},
+        {"archive_after_days": 0, "archive_keep_days": 0},
         {"lease_seconds": 60, "visibility_seconds": 60, "heartbeat_seconds": 18},
     ],
 )
