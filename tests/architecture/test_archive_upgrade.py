@@ -39,6 +39,7 @@ async def test_what_was_kept_before_stays_where_it_is_and_is_read_as_before(
         await connection.execute(statement)
     rows = {name: await connection.fetchval(query) for name, query in ROWS.items()}
     files = [tuple(row) for row in await connection.fetch(FILES)]
+    kept: list[str] = []
     for again in (False, True):
         done = chot_migrate(empty_database)
         assert done.returncode == 0, done.stderr
