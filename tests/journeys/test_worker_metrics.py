@@ -155,5 +155,6 @@ async def test_whoever_is_slow_or_talks_too_much_is_cut_off(fleet: Fleet) -> Non
         assert await asyncio.wait_for(reader.read(), 10) == b"", "cut off without an answer"
     except ConnectionError:
         pass
-    for _, each in idle[1:]:
+    for _, each in idle:
         each.close()
+    await asyncio.gather(*(each.wait_closed() for _, each in idle), return_exceptions=True)
