@@ -255,7 +255,7 @@ async def test_a_group_goes_when_none_of_its_jobs_is_known(
     probes: AsyncEngine, owner_engine: AsyncEngine
 ) -> None:
     """Not while the archive has a member, nor one that is at work."""
-    ended, active = await groups.opened(probes), await groups.opened(probes)
+    ended, active = [await groups.opened(probes, join=False) for _ in range(2)]
     (member,) = await groups.members(probes, ended, 1)
     await groups.members(probes, active, 1, number=7)
     await groups.seal(probes, ended)
