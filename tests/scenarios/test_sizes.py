@@ -34,6 +34,7 @@ from tests.journeys.looking import working
 from tests.scenarios.looking import api_of
 from tests.scenarios.many import PENDING_NUMBERS, load
 from tests.scenarios.metrics import Scraped, count_all, scrape
+from tests.scenarios.plans import KEYED, READS, fill_small, touched, ways
 from tests.services import Database, DatabaseServer, seed_company
 from worker.claim import claim_jobs
 from worker.reconciler import restage_lost
@@ -231,6 +232,49 @@ async def _touched(conn: AsyncConnection) -> Any:
                   FROM pg_class c WHERE c.oid = 'chot.jobs'::regclass""")
         )
     ).one()
+
+
+# How a statement comes to its rows may depend on how many wait, not on how many are over: with half
+# a million messages the reconciler finds it shorter to read them once than to look each job's up.
+BACKLOG = {"reconcile": {"all of outbox"}}
+
+
+async def test_what_runs_all_the_time_goes_by_the_same_indexes_as_at_small_size(
+    probes: AsyncEngine, postgres: DatabaseServer
+) -> None:
+    """Claim, heartbeat, ends, reaper, reconciler, relay, why: as with a hundredth of the jobs."""
+    small = postgres.create()
+    owner, app = (open_engine(url, pool_size=0) for url in (small.owner_url, small.app_url))
+    try:
+        await fill_small(owner)
+        few = await ways(app)
+    finally:
+        await owner.dispose()
+        await app.dispose()
+        postgres.drop(small)
+    many = await ways(probes)
+    others = {
+        name: left
+        for name, way in many.items()
+        if (left := set(way) - set(few[name]) - KEYED - BACKLOG.get(name, set()))
+    }
+    assert others == {}, "other indexes than at small size"
+
+
+async def test_what_people_look_at_reads_a_bounded_part_of_five_million(
+    probes: AsyncEngine, record_property: Any
+) -> None:
+    """Pages by the page: one job, why, counts, causes of death, the overview's queries."""
+    waiting = await scalar(probes, "SELECT id FROM chot.jobs WHERE state = 'pending' LIMIT 1")
+    found = {}
+    for name, read in READS.items():
+        async with probes.begin() as conn:
+            found[name] = await touched(conn, read(conn, waiting))
+    record_property("pages", found)
+    print(found)  # noqa: T201 - the run's report
+    # What waits is counted from one end to the other; what is over is not there.
+    assert {name: each[1] for name, each in found.items() if each[1] - {"outbox"}} == {}
+    assert {name: each for name, each in found.items() if each[0] > MOST_BUFFERS} == {}
 
 
 async def test_counting_for_metrics_is_exact_and_a_small_share_of_the_time(
