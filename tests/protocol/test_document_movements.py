@@ -22,6 +22,13 @@ MOVEMENTS = """
       LEFT JOIN books.stock_movements r ON r.id = m.ref_movement_id
      ORDER BY m.doc_id, m.doc_line"""
 
+# An opening that a file has brought, on the day of that document.
+OPENED = """
+    INSERT INTO books.stock_movements (company, brand, store, item, kind, doc_id, doc_line,
+                                       posting_date, qty_base, value)
+    SELECT d.company, 'RED', 'R1', :item, 'opening', 'SDDK', :line, d.posting_date, :qty, :value
+      FROM books.documents d WHERE d.id = :document"""
+
 
 @pytest.fixture
 async def books(engine: AsyncEngine, read_engine: AsyncEngine, company: str) -> Books:
@@ -203,23 +210,38 @@ async def test_an_opening_that_came_by_a_file_is_not_opened_twice(
     (one,) = await posted(books, doc("opening", "DK", *lines, store=None))
     for line, item, qty, value in ((2, "A", 10, 1000), (3, "B", 5, 699)):
         await execute(
-            owner_engine,
-            """INSERT INTO books.stock_movements (company, brand, store, item, kind, doc_id,
-                      doc_line, posting_date, qty_base, value)
-               SELECT d.company, 'RED', 'R1', :item, 'opening', 'SDDK', :line, d.posting_date,
-                      :qty, :value
-                 FROM books.documents d WHERE d.id = :id""",
-            item=item,
-            line=line,
-            qty=qty,
-            value=value,
-            id=one,
+            owner_engine, OPENED, line=line, item=item, qty=qty, value=value, document=one
         )
     before = await movements(books)
     done = await move(books, [one])
     assert (done.written, done.standing) == (0, 1)
     assert [(each.line_no, each.code) for each in done.unmoved] == [(2, "MOVEMENT_DIFFERS")]
+    assert done.unmoved[0].rule.startswith("the movement opening of SDDK, line 3, says"), "which"
     assert await movements(books) == before
+
+
+async def test_what_lies_at_a_place_is_compared_as_a_whole(books: Books, owner_engine: Any) -> None:
+    """Layers of a file are one line of the document, lines of the document one of the file."""
+    opening = {"side": "debit", "account": "1561", "store": "R1"}
+    lines = (
+        opening | {"item": "A", "qty": "10", "net": "1100"},
+        opening | {"item": "B", "qty": "5", "net": "500"},
+        opening | {"item": "B", "qty": "5", "net": "500"},
+        {"side": "credit", "account": "4118", "net": "2100"},
+    )
+    (one,) = await posted(books, doc("opening", "DK", *lines, store=None))
+    brought = [(2, "A", 4, 400), (3, "A", 6, 700), (4, "B", 5, 500)]
+    for line, item, qty, value in brought:
+        await execute(
+            owner_engine, OPENED, line=line, item=item, qty=qty, value=value, document=one
+        )
+    done = await move(books, [one])
+    assert (done.written, done.standing) == (0, 1)
+    told = [(each.line_no, each.code) for each in done.unmoved]
+    assert told == [(2, "MOVEMENT_DIFFERS"), (3, "MOVEMENT_DIFFERS")], "half of it is missing"
+    await execute(owner_engine, OPENED, line=5, item="B", qty=5, value=500, document=one)
+    done = await move(books, [one])
+    assert (done.written, done.standing, done.unmoved) == (0, 3, [])
 
 
 async def test_a_movement_that_was_taken_back_is_written_anew(books: Books) -> None:

@@ -77,8 +77,9 @@ _VALUED = """
                                 AND a.posting_date BETWEEN p.starts_on AND p.ends_on LIMIT 1) p
                  ON true),"""
 # A movement that was taken back is not there. Each is looked up by its document and line alone. An
-# opening is what lies at a place on a day: one that came by a file, which numbers its lines in its
-# own way, is the one that the document says, unless another line of a document is that already.
+# opening is what lies at a place on a day, in one line or in several: what came by a file, which
+# numbers its lines in its own way, is what the document says of that place, unless another line of
+# a document is that already.
 _STANDING = """
                  FROM books.stock_movements o
                 WHERE o.doc_id = {doc} AND o.doc_line = {line} AND o.company = v.company
@@ -89,7 +90,9 @@ _FOUND = f"""
     found AS MATERIALIZED (
         SELECT v.*, coalesce(p.id, n.id) AS there, coalesce(p.is_same, n.is_same) AS is_same,
                f.id AS ref_id
-          FROM valued v
+          FROM (SELECT w.*, sum(w.qty_base) OVER p AS lies, sum(w.value) OVER p AS worth_there
+                  FROM valued w
+                WINDOW p AS (PARTITION BY w.document_id, w.kind, w.item, w.store, w.lot_id)) v
           LEFT JOIN LATERAL (
                SELECT o.id, (o.item, o.store, o.qty_base, o.posting_date)
                             = (v.item, v.store, coalesce(v.qty_base, 0), v.posting_date)
@@ -99,7 +102,8 @@ _FOUND = f"""
                {_STANDING.format(doc="v.doc_no", line="v.line_no", kind="v.kind")}
                 ORDER BY o.id LIMIT 1) n ON true
           LEFT JOIN LATERAL (
-               SELECT o.id, (o.qty_base, o.value) = (v.qty_base, v.value) AS is_same
+               SELECT min(o.id) AS id,
+                      (sum(o.qty_base), sum(o.value)) = (v.lies, v.worth_there) AS is_same
                  FROM books.stock_movements o
                 WHERE o.kind = 'opening' AND o.item = v.item AND o.store = v.store
                   AND o.posting_date = v.posting_date AND o.company = v.company
@@ -111,7 +115,7 @@ _FOUND = f"""
                                    WHERE e.company = o.company AND e.type = 'opening'
                                      AND e.doc_no = o.doc_id AND l.line_no = o.doc_line
                                      AND (l.item, coalesce(l.store, e.store)) = (o.item, o.store))
-                ORDER BY o.id LIMIT 1) p ON v.kind = 'opening'
+                      ) p ON v.kind = 'opening'
           LEFT JOIN LATERAL (
                SELECT o.id
                {
@@ -143,16 +147,19 @@ INSERT_MOVEMENTS = text(f"""{_ALL}
      ORDER BY f.posting_date, f.document_id, f.line_no""")
 JUDGE_MOVEMENTS = text(f"""{_ALL}
     SELECT f.document_id, f.type, f.doc_no, f.line_no, f.kind, f.posting_date, f.ref_doc,
-           f.ref_line,
+           f.ref_line, m.doc_id AS there_doc, m.doc_line AS there_line,
            CASE WHEN f.is_same THEN NULL WHEN f.there IS NOT NULL THEN 'MOVEMENT_DIFFERS'
                 WHEN f.period_status IS NULL THEN 'PERIOD_UNKNOWN'
                 WHEN f.period_status <> 'open' THEN 'PERIOD_CLOSED'
                 ELSE 'REF_MISSING' END AS code
-      FROM found f WHERE f.document_id = ANY (CAST(:asked AS bigint[]))
+      FROM found f
+      LEFT JOIN LATERAL (SELECT m.doc_id, m.doc_line FROM books.stock_movements m
+                          WHERE m.id = f.there OFFSET 0) m ON true
+     WHERE f.document_id = ANY (CAST(:asked AS bigint[]))
      ORDER BY f.document_id, f.line_no""")
 SAYS = {
-    "MOVEMENT_DIFFERS": "the movement {kind} of {doc_no}, line {line_no}, says something else; "
-    "take it back by a reversal, then run this again",
+    "MOVEMENT_DIFFERS": "the movement {kind} of {there_doc}, line {there_line}, says something "
+    "else; take it back by a reversal, then run this again",
     "PERIOD_UNKNOWN": "no period holds {posting_date}",
     "PERIOD_CLOSED": "the period of {posting_date} is not open",
     "REF_MISSING": "there is no movement of {ref_doc}, line {ref_line}; is that document posted?",
