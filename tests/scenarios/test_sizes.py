@@ -258,7 +258,7 @@ async def test_what_runs_all_the_time_goes_by_the_same_indexes_as_at_small_size(
         for name, way in many.items()
         if (left := set(way) - set(few[name]) - KEYED - BACKLOG.get(name, set()))
     }
-    assert others == {}, "other indexes than at small size"
+    assert others == {}, f"other indexes than at small size: {others}"
 
 
 async def test_what_people_look_at_reads_a_bounded_part_of_five_million(
