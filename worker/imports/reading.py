@@ -85,6 +85,7 @@ class _Reading:
     gathered_lines: int = 0
     flaw: int | None = None
     stray: int | None = None
+    stray_key: tuple[str | None, ...] = ()
     line: int = 0
     lines: int = 0
     refused: int = 0
@@ -198,7 +199,8 @@ def _gather(reading: _Reading, record: Record, most: int) -> bool:
     assert gathering is not None, "asked for by its layout"
     line, values, said, problems = _read(reading, record)
     key = tuple(values.get(name) for name in gathering.by)
-    # A line that does not say where it belongs may belong to what is before or behind it.
+    # A line that does not say where it belongs may belong to what is before or behind it, unless
+    # what it does say is something else: a number that can be read, beside a type that cannot.
     unknown = None in key
     begins = not unknown and key != reading.gathered_key
     if begins and reading.lines >= most and reading.stray is None:
@@ -208,13 +210,17 @@ def _gather(reading: _Reading, record: Record, most: int) -> bool:
     if begins:
         _close(reading)
         reading.gathered_key = key
-        reading.flaw, reading.stray = reading.stray, None
+        reading.flaw = reading.stray if _may_be(reading.stray_key, key) else None
+        reading.stray = None
+    elif unknown and not _may_be(key, reading.gathered_key):
+        _close(reading)
     reading.line = line
     reading.lines += 1
     if problems:
         reading.problems += problems
         reading.flaw = reading.flaw or line
-        reading.stray = line if unknown else reading.stray
+        if unknown:
+            reading.stray, reading.stray_key = line, key
         reading.refused += 1
         return True
     reading.stray = None
@@ -222,6 +228,10 @@ def _gather(reading: _Reading, record: Record, most: int) -> bool:
     if reading.gathered_lines <= gathering.most:
         reading.gathered.append((line, values, said))
     return True
+
+
+def _may_be(said: Sequence[str | None], key: Sequence[str | None]) -> bool:
+    return all(part is None or part == of_key for part, of_key in zip(said, key, strict=False))
 
 
 def _close(reading: _Reading) -> None:

@@ -185,6 +185,27 @@ def test_the_lines_of_a_document_stand_and_fall_together(path: Path) -> None:
     assert found.refused == 5
 
 
+def test_a_line_spoils_only_what_it_may_be_a_part_of(path: Path) -> None:
+    """Its type cannot be read, its number can: documents of other numbers are whole without it."""
+    content = (
+        "type,doc_no,doc_date,net\n"
+        "manual,C1,2026-01-05,1\n"
+        "manaul,C2,2026-01-05,1\n"
+        "manual,C3,2026-01-05,1\n"
+        "manaul,C3,2026-01-05,1\n"
+        "manaul,C4,2026-01-05,1\n"
+        "manual,C4,2026-01-05,1\n"
+        "sale,,2026-01-05,1\n"
+        "manual,C5,2026-01-05,1\n"
+    )
+    for most in (1, 3, 1_000):
+        found = read(path, content, "documents", most=most, again=True)
+        assert [row["doc_no"] for row in found.rows.values()] == ["C1", "C5"]
+        spoilt = [line for line, _, code in found.problems if code == "DOCUMENT_REFUSED"]
+        assert spoilt == [4, 7]
+        assert found.refused == 6
+
+
 def test_columns_are_judged_all_at_once(path: Path) -> None:
     """Missing, twice and unknown ones."""
     with pytest.raises(FileRefused) as refused:
