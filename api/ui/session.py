@@ -10,6 +10,8 @@ import hashlib
 import hmac
 import ipaddress
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any
@@ -64,6 +66,7 @@ class Sessions:
     resources: Resources
     signer: Signer = field(init=False)
     _known: dict[str, _Known] = field(default_factory=dict)
+    _asking: "dict[str, asyncio.Task[Caller | None]]" = field(default_factory=dict)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKUPS))
 
     def __post_init__(self) -> None:
@@ -118,8 +121,22 @@ class Sessions:
         return OWNER
 
     async def _look_up(self, key_id: str) -> Caller | None:
+        """Who holds the key now: all who ask at once, as the streams of a page do, ask once."""
+        task = self._asking.get(key_id)
+        if task is None:
+            task = asyncio.create_task(self._ask(key_id), name="look up a session")
+            self._asking[key_id] = task
+            task.add_done_callback(lambda done: self._asked(key_id, done))
+        return await asyncio.shield(task)
+
+    def _asked(self, key_id: str, task: "asyncio.Task[Caller | None]") -> None:
+        del self._asking[key_id]
+        if not task.cancelled():
+            task.exception()  # seen: where nobody waits any more, nobody else would look
+
+    async def _ask(self, key_id: str) -> Caller | None:
         began = monotonic()
-        async with self._turns, self.resources.reading() as conn:
+        async with self._turn(), self.resources.reading() as conn:
             row = await find_key(conn, key_id)
         if row is None:
             self._known.pop(key_id, None)
@@ -128,6 +145,16 @@ class Sessions:
         left = CACHE_SECONDS if row.seconds_left is None else min(CACHE_SECONDS, row.seconds_left)
         self._remember(key_id, caller, began + left)
         return caller
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """A place among LOOKUPS; TimeoutError, as of a pool, where none is free in time."""
+        async with asyncio.timeout(self.resources.settings.api_pool_timeout_seconds):
+            await self._turns.acquire()
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     def _remember(self, place: str, caller: Caller, until: float) -> None:
         if len(self._known) >= MOST_KNOWN:

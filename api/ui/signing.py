@@ -52,6 +52,7 @@ class Signer:
     _read_at: float = float("-inf")
     _made_at: float = float("-inf")
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _reading: "asyncio.Task[None] | None" = None
 
     async def sign(self, value: Any) -> str:
         """The value as text for a cookie; makes a secret where there is none or it is old."""
@@ -83,12 +84,23 @@ class Signer:
         )
 
     async def _read(self, age: float) -> bool:
-        """Read the secrets unless they are younger than `age` (seconds); whether it did."""
-        async with self._turn:
-            if monotonic() - self._read_at <= age:
-                return False
-            await self._read_now()
-            return True
+        """Read the secrets unless they are younger than `age` (seconds); whether it did.
+
+        Who comes while they are read shares that look, and its failure: one after the other, each
+        would wait as long for a database that is away as the first one has.
+        """
+        if monotonic() - self._read_at <= age:
+            return False
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_now(), name="read session secrets")
+            self._reading.add_done_callback(self._have_read)
+        await asyncio.shield(self._reading)
+        return True
+
+    def _have_read(self, task: "asyncio.Task[None]") -> None:
+        self._reading = None
+        if not task.cancelled():
+            task.exception()  # seen: where nobody waits any more, nobody else would look
 
     async def _renew(self) -> None:
         """See to it that the newest secret is young; reading alone would keep an old one."""
@@ -101,8 +113,9 @@ class Signer:
     async def _read_now(self) -> None:
         began = monotonic()
         async with self.resources.reading() as conn:
-            self._secrets = await _secrets(conn)
-        self._read_at = began
+            found = await _secrets(conn)
+        if began >= self._read_at:  # a look that began later has seen more
+            self._secrets, self._read_at = found, began
 
     async def _make(self) -> None:
         async with transaction(
