@@ -192,7 +192,10 @@ class MigrateSettings(BaseSettings):
 
 
 def load_migrate_url() -> str:
-    """URL to migrate with; ConfigRefused when neither of the two settings is there."""
+    """URL to migrate with; ConfigRefused when neither of the two settings is there, or it is none.
+
+    A driver that is given what is none answers with words of its own, a password among them.
+    """
     settings = MigrateSettings()
     url = settings.migrate_database_url or settings.database_url
     if url is None:
@@ -201,6 +204,11 @@ def load_migrate_url() -> str:
             "its owner, e.g. postgresql://postgres@localhost:5432/chot; `chot dev` (`make up`) "
             "prints a line that exports that of its own"
         )
+    name = "CHOT_MIGRATE_DATABASE_URL" if settings.migrate_database_url else "CHOT_DATABASE_URL"
+    try:
+        refuse_strange_url(url)
+    except ValueError as error:
+        raise ConfigRefused(f"{name}: {error}") from None
     return url.get_secret_value()
 
 
