@@ -15,12 +15,14 @@ KEPT_DAYS = 7
 LOSSES_KEPT_HOURS = 24
 
 # Whoever holds the row has the turn, until its transaction ends; nobody waits. A row, not a session
-# lock: it holds behind a pooler, and knows when the last turn was.
+# lock: it holds behind a pooler, and knows when the last turn was. A turn that is yet to come was
+# taken by a clock that has gone back since (a failover): nobody waits until it is that time again.
 TAKE_TURN = text("""
     UPDATE chot.turns SET at = clock_timestamp()
      WHERE name = (SELECT t.name FROM chot.turns t
                     WHERE t.name = :name
-                      AND t.at <= clock_timestamp() - make_interval(secs => :seconds)
+                      AND (t.at <= clock_timestamp() - make_interval(secs => :seconds)
+                           OR t.at > clock_timestamp())
                       FOR NO KEY UPDATE SKIP LOCKED)
     RETURNING at""")
 

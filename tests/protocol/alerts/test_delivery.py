@@ -219,3 +219,10 @@ async def test_numbers_that_cannot_be_counted_leave_the_turn_to_others(watched: 
         await broken.step()
     assert await watched.open_ones() == [("dead_messages", "")]
     assert await watched.alerting.look()
+
+
+async def test_a_clock_that_goes_back_stops_nobody(watched: Watched) -> None:
+    """A failover to a machine whose clock is behind: what breaks now is told now."""
+    assert await watched.step() == []
+    await bury(watched)
+    assert await watched.step(-3600) == [DEAD_FIRES]
