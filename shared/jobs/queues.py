@@ -57,12 +57,17 @@ LIST_WORKERS = text(f"""
                SELECT id AS job_id, kind, attempt, started_at FROM chot.jobs j
                 WHERE state = 'running' AND worker_id = w.worker_id AND {IN_SCOPE}) AS r), '[]')
                AS running
-      FROM chot.workers w ORDER BY w.worker_id LIMIT :limit""")
+      FROM (SELECT * FROM chot.workers ORDER BY live_until DESC, worker_id LIMIT :limit) AS w
+     ORDER BY w.worker_id""")
 
 
 async def list_workers(
     conn: AsyncConnection, *, limit: int = 1000, scope: Scope = EVERYTHING
 ) -> list[RowMapping]:
-    """Every worker that has registered; `queues` are its slots, `running` its jobs in scope."""
+    """Every worker that has registered; `queues` are its slots, `running` its jobs in scope.
+
+    Beyond the limit those are left out that have been gone for longest: one that dies as often as
+    it is started leaves a row each time, and must not hide those that live.
+    """
     binds = {"limit": limit, **scope.binds()}
     return list((await conn.execute(LIST_WORKERS, binds)).mappings().all())

@@ -128,6 +128,24 @@ async def engine_worker(engine: AsyncEngine) -> None:
         await conn.exec_driver_sql("INSERT INTO chot.worker_queues VALUES ('w', 'default', 4, 4)")
 
 
+async def test_workers_that_died_hide_none_that_lives(
+    client: httpx.AsyncClient, engine: AsyncEngine
+) -> None:
+    """One that dies as often as it is started leaves a row each time, for a day."""
+    await engine_worker(engine)
+    async with engine.begin() as conn:
+        await conn.exec_driver_sql(
+            """INSERT INTO chot.workers (worker_id, host, pid, code_version, kinds, state,
+                                         live_until)
+               SELECT 'died-' || n, 'h', n, 'v', '{}', 'working',
+                      clock_timestamp() - make_interval(secs => n)
+                 FROM generate_series(1, 1500) AS n"""
+        )
+    shown = (await told(client, "GET", "/v1/workers"))["workers"]
+    assert [each["worker_id"] for each in shown if each["live"]] == ["w"]
+    assert {f"died-{n}" for n in range(1, 1000)} == {each["worker_id"] for each in shown} - {"w"}
+
+
 async def test_weights_are_set_and_shown(client: httpx.AsyncClient) -> None:
     """All at once: who is not named any more has 1 again."""
     red = {"company": "ACME", "brand": "RED", "weight": 2.5}
