@@ -143,7 +143,8 @@ def migration_view(row: Row) -> dict[str, Any]:
         | {name: show_instant(row[name]) for name in INSTANTS}
         | {
             "paused": row["paused_at"] is not None,
-            "waits_for": row["throttle_reason"],
+            # What has ended waits for nothing, whatever it was waiting for.
+            "waits_for": row["throttle_reason"] if row["finished_at"] is None else None,
             "progress": progress_view(row),
             "links": {
                 "self": own,

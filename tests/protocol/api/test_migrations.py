@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
 
 import asyncpg
 import httpx
@@ -145,6 +147,22 @@ async def test_a_run_is_paused_and_resumed(
     for act in ("migration.pause", "migration.resume"):
         acts = (await guarded.get(f"/v1/audit?action={act}", headers=admin)).json()["acts"]
         assert [(each["principal"], each["job_id"]) for each in acts] == [("ops", job_id)]
+
+
+async def test_what_is_cancelled_waits_for_nothing(
+    guarded: httpx.AsyncClient, key: dict[str, str], migrating: Migrating
+) -> None:
+    """It was outside its window; now it has ended, and says so alone."""
+    await migrating.rows(10)
+    hour = (datetime.now(ZoneInfo("Asia/Ho_Chi_Minh")).hour + 6) % 24
+    job_id = await submitted(guarded, key, window=f"{hour:02d}:00-{hour:02d}:30")
+    await migrating.attempt(UUID(job_id))
+    url = f"/v1/migrations/{job_id}"
+    view = (await guarded.get(url, headers=key)).json()
+    assert view["waits_for"].startswith("outside its window"), view
+    assert (await guarded.post(f"/v1/jobs/{job_id}/cancel", headers=key)).status_code == 200
+    view = (await guarded.get(url, headers=key)).json()
+    assert (view["state"], view["waits_for"], view["throttles"]) == ("cancelled", None, 1)
 
 
 @pytest.mark.parametrize(
