@@ -27,7 +27,8 @@ from shared.model.wording import worker_name
 
 MOST_CACHED_BYTES = 8 * 1024 * 1024
 MOST_WAITING = 16
-# A session has so many new traces at once, and one more every so often; what is known is free.
+# An account has so many new traces at once, and one more every so often, however often it logs
+# in; what is known is free.
 NEW_BURST, NEW_PER_SECOND = 20, 0.5
 SHORTEST = "shortest"
 NUMBER_LENGTH = 9
@@ -122,8 +123,8 @@ class Traces:
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="simulator")
     )
 
-    async def get(self, wish: Wish, language: Language, session: str) -> Made:
-        """The trace; ProblemRaised when this session, or everybody, asks for too many."""
+    async def get(self, wish: Wish, language: Language, account: str) -> Made:
+        """The trace; ProblemRaised when this account, or everybody, asks for too many."""
         key = (wish, language)
         known = self._known.get(key)
         if known is not None:
@@ -131,17 +132,17 @@ class Traces:
             return Made(body=known, known=True)
         task = self._making.get(key)
         if task is None:
-            self._refuse_flood(session)
+            self._refuse_flood(account)
             task = asyncio.create_task(self._make(key), name="simulator trace")
             self._making[key] = task
             task.add_done_callback(lambda done: self._made(key, done))
         # Who goes away does not take the trace from the others who wait for it.
         return Made(body=await asyncio.shield(task), known=False)
 
-    def _refuse_flood(self, session: str) -> None:
-        wait = self._rate.refuse(session, monotonic())
+    def _refuse_flood(self, account: str) -> None:
+        wait = self._rate.refuse(account, monotonic())
         if wait is not None:
-            detail = f"a session may have {NEW_BURST} new traces at once; wait {wait} s"
+            detail = f"an account may have {NEW_BURST} new traces at once; wait {wait} s"
             raise ProblemRaised(Problem(slug="rate-limited", detail=detail, after=wait))
         if len(self._making) >= MOST_WAITING:
             detail = "too many traces are being made at this moment; ask again"

@@ -12,7 +12,6 @@ from api.dependencies import Who
 from api.queries import refuse_ambiguous
 from api.ui.browser import browser_of
 from api.ui.pages import render
-from api.ui.session import session_of
 from api.ui.simulator import Made, Traces, Wish, read_wish
 from api.ui.words import all_words, translate
 from shared.model.timed.plan import LIMITS, Plan
@@ -65,9 +64,7 @@ async def show_trace(request: Request, who: Who) -> Response:
 
 
 async def _trace(request: Request, wish: Wish, principal: str) -> Made:
-    session = session_of(request)
-    seed = None if session is None else session.seed
-    return await traces_of(request).get(wish, browser_of(request).language, seed or principal)
+    return await traces_of(request).get(wish, browser_of(request).language, principal)
 
 
 def traces_of(request: Request) -> Traces:
