@@ -58,6 +58,8 @@ VOID_RUNS = text("""
     WITH void AS (
         UPDATE books.cost_runs SET status = 'failed' WHERE status = 'building' RETURNING job_id)
     UPDATE chot.job_outputs o SET checkpoint = NULL FROM void WHERE o.job_id = void.job_id""")
+# A session of either must not be one of the other, nor whoever reads the copy sign himself in here.
+FORGET_SECRETS = text("DELETE FROM chot.session_secrets")
 # What the copy believes to be in SQS is not there for this deployment.
 EMPTY_WINDOWS = text("DELETE FROM chot.published")
 NEW_DEPLOYMENT = text("""
@@ -82,6 +84,7 @@ async def mark_restored(engine: AsyncEngine) -> AsyncIterator[tuple[int, int]]:
         for statement in (FREEZE_RESULTS, ONE_LATE_ROW, FREEZE_LATE, VOID_RUNS):
             await conn.execute(statement)
         await conn.execute(EMPTY_WINDOWS)
+        await conn.execute(FORGET_SECRETS)
         deployment = await conn.scalar(NEW_DEPLOYMENT)
         facts = {"movements_seen": seen, "movements_made_visible": frozen}
         await note(conn, Action.DATABASE_RESTORED, target=str(deployment), facts=facts)

@@ -27,6 +27,7 @@ def safe_place(wanted: str | None) -> str:
         parts = urlsplit(wanted)
     except ValueError:
         return HOME
-    if parts.scheme or parts.netloc or "//" in parts.path or "/.." in parts.path:
+    path = parts.path.lower().replace("%2e", ".")  # as browsers read it
+    if parts.scheme or parts.netloc or "//" in path or "/.." in path:
         return HOME
     return HOME if parts.path in {LOGIN, LOGOUT} or parts.path.startswith(STATIC) else wanted

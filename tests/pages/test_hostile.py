@@ -16,6 +16,7 @@ from api.ui.paths import HOME
 from api.ui.session import COOKIE, Sessions
 from shared.access import Role
 from shared.api_keys import find_key, key_id_of
+from shared.restored import mark_restored
 from tests.factories import eventually, execute
 from tests.pages.browsing import FORM, guarded, log_in, token_in
 from tests.pages.test_live import SOON, events_of
@@ -91,6 +92,33 @@ async def test_a_database_that_is_away_keeps_nobody_for_longer_than_the_first(
     assert asked == 1
     monkeypatch.undo()
     assert await sessions.read(cookie) is not None
+
+
+async def test_another_login_brings_no_more_traces(
+    visitor: httpx.AsyncClient, owner_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One who logs in again and again would keep a core busy, and everybody else waiting."""
+    monkeypatch.setattr("api.ui.simulator.NEW_BURST", 2)
+    key = await make_key(owner_engine, Role.READ)
+    statuses = []
+    for seed in range(4):
+        visitor.cookies.clear()
+        await log_in(visitor, key)
+        trace = f"/ui/simulator/trace?jobs=1&workers=1&seed={seed}"
+        statuses.append((await visitor.get(trace)).status_code)
+    assert statuses == [200, 200, 429, 429]
+
+
+async def test_a_restored_copy_knows_no_session_of_the_original(
+    visitor: httpx.AsyncClient, owner_engine: AsyncEngine
+) -> None:
+    """It is another deployment, whose secrets other people may read."""
+    await log_in(visitor, await make_key(owner_engine, Role.READ))
+    sessions, cookie = sessions_of(visitor), visitor.cookies[COOKIE]
+    assert await sessions.read(cookie) is not None
+    async for _ in mark_restored(owner_engine):
+        pass
+    assert await Sessions(sessions.resources).read(cookie) is None
 
 
 async def test_a_stream_ends_when_its_account_loses_a_role(

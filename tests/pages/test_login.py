@@ -146,6 +146,8 @@ async def test_a_bearer_token_opens_no_page_and_a_cookie_no_route(
         "/ui/\\..\\..\\evil",
         "/ui//evil.example",
         "/ui/../v1/jobs",
+        "/ui/%2e%2e/v1/jobs",
+        "/ui/.%2E/v1/jobs",
         "/v1/jobs",
         "javascript:alert(1)",
         "/ui/\nSet-Cookie: a=b",
