@@ -53,7 +53,7 @@ def main() -> None:
         sys.exit(EX_CONFIG)
     route_library_logs()
     tell_uncaught()
-    _open_files_for(settings.live_listeners + settings.api_pool_size + OTHER_FILES)
+    _open_files_for(files_wanted(settings))
     sys.setswitchinterval(SWITCH_SECONDS)
     spare_the_collector()
     collect_rarely()
@@ -77,6 +77,11 @@ def main() -> None:
     Server(config).run()
     spans().close()
     log.info("api.stopped")
+
+
+def files_wanted(settings: ApiSettings) -> int:
+    """Sockets at most: of those who wait for jobs, of as many who follow pages, and the rest."""
+    return 2 * settings.live_listeners + settings.api_pool_size + OTHER_FILES
 
 
 def _open_files_for(wanted: int) -> None:

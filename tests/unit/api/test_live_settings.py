@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from api.settings import ApiSettings
+from api.__main__ import files_wanted
+from api.settings import BACKGROUND_POOL_SIZE, ApiSettings
 
 
 def settings(**given: Any) -> ApiSettings:
@@ -30,3 +31,10 @@ def test_a_heartbeat_that_a_balancer_would_miss_is_refused(heartbeat: float) -> 
     assert "CHOT_BALANCER_IDLE_SECONDS=60" in said
     assert "two heartbeats must fit" in said
     assert settings(live_heartbeat_seconds=29.9).live_heartbeat == 29.9
+
+
+def test_there_are_files_for_all_who_wait_for_jobs_and_all_who_follow_pages() -> None:
+    """Both have as many places; without a file for each nobody is served, nor the database asked."""
+    chosen = settings(live_listeners=5000)
+    pools = chosen.api_pool_size + BACKGROUND_POOL_SIZE
+    assert files_wanted(chosen) >= 2 * 5000 + pools
