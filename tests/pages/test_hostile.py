@@ -94,6 +94,17 @@ async def test_a_database_that_is_away_keeps_nobody_for_longer_than_the_first(
     assert await sessions.read(cookie) is not None
 
 
+async def test_all_is_said_in_so_many_words_or_not_at_all(
+    visitor: httpx.AsyncClient, owner_engine: AsyncEngine
+) -> None:
+    """A form that names nothing runs nothing again."""
+    await log_in(visitor, await make_key(owner_engine, Role.ADMIN))
+    form = {"csrf": token_in((await visitor.get(HOME)).text)}
+    for said, status in (("true", 200), ("false", 422), ("maybe", 422), ("", 422)):
+        answer = await visitor.post("/ui/dead-letters/redrive", data=form | {"all": said})
+        assert answer.status_code == status, said
+
+
 async def test_another_login_brings_no_more_traces(
     visitor: httpx.AsyncClient, owner_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,7 +109,7 @@ def _body(form: Form) -> RedriveBody:
     if form.all("ids"):
         given["ids"] = form.all("ids")
     if form.get("all"):
-        given["all"] = True
+        given["all"] = form.get("all") == "true"  # anything else is refused, as in the api
     try:
         return RedriveBody.model_validate(given)
     except ValidationError as error:
