@@ -84,9 +84,10 @@ def _read(path: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise ConfigRefused(f"{path}: {error}") from error
     rules = found.get("rule")
-    if set(found) - {"rule"} or not isinstance(rules, list):
+    tables = [each for each in rules if isinstance(each, dict)] if isinstance(rules, list) else None
+    if set(found) - {"rule"} or tables is None or tables != rules:
         raise ConfigRefused(f"{path}: holds [[rule]] tables and nothing else")
-    return rules
+    return tables
 
 
 def _rule(source: str, raw: dict[str, Any]) -> Rule:

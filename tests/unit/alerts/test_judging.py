@@ -91,6 +91,8 @@ def test_a_rule_about_what_nobody_counts_is_refused(changed: dict[str, Any]) -> 
     [
         ("[[rule]", "Expected"),
         ("[other]\nx = 1", "nothing else"),
+        ("rule = 3", "nothing else"),
+        ('rule = ["dead_jobs"]', "nothing else"),
         ('[[rule]]\nname = "dead_jobs"\nthreshold = "many"', "dead_jobs"),
         ('[[rule]]\nname = "new"', "new"),
         ('[[rule]]\nname = "dead_jobs"\nwhenever = 3', "whenever"),
