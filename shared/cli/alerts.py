@@ -137,7 +137,7 @@ def _row(each: dict[str, Any]) -> tuple[Any, ...]:
         show.plain(each["severity"], "red" if each["severity"] == "critical" else "yellow"),
         each["subject"],
         said(each["value"]),
-        show.clock(each["fired_at"]),
+        show.clock(each["since"]),
         state,
         each["remedy"],
     )

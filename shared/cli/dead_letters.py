@@ -72,7 +72,7 @@ def _show_causes(found: dict[str, Any], *, as_json: bool) -> None:
             show.clock(each.get("first_at")),
             show.clock(each.get("last_at")),
             each["example"].get("id"),
-            ": ".join(filter(None, (each.get("code"), each.get("message")))),
+            show.reason({"code": each.get("code"), "message": each.get("message")}),
         )
         for each in found["causes"]
     ]

@@ -88,13 +88,15 @@ def _facts(job: Mapping[str, Any]) -> list[tuple[str, Text]]:
 
 def _attempts(job: Mapping[str, Any]) -> str:
     """How many of how many; the budget of a redrive comes on top of what was used before it."""
-    said = f"{job.get('attempt')} of {job.get('max_attempts')}"
+    free = (("lost_leases", "lost with their worker"), ("interruptions", "handed back"))
+    beside = "".join(f", {job[name]} {what}" for name, what in free if job.get(name))
+    said = f"{show.charged(job)} of {job.get('max_attempts')}"
     if not job.get("redriven"):
-        return said
+        return f"{said}{beside}"
     redriven_at = datetime.fromisoformat(job["redriven"]["at"])
     begun = [each.get("started_at") for each in job.get("attempts") or []]
     since = sum(bool(at) and datetime.fromisoformat(at) >= redriven_at for at in begun)
-    return f"{said} in all, {since} since the redrive"
+    return f"{said} in all, {since} begun since the redrive{beside}"
 
 
 def _lock(lock: Mapping[str, Any]) -> str:

@@ -72,7 +72,7 @@ def _jobs_table(jobs: list[dict[str, Any]]) -> Any:
             job["kind"],
             show.whose(job),
             show.state(job["state"]),
-            f"{job['attempt']}/{job['max_attempts']}",
+            f"{show.charged(job)}/{job['max_attempts']}",
             show.progress(job) or _waits(job),
             show.clock(job.get("created_at")),
             show.took_of(job),

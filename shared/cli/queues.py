@@ -49,17 +49,17 @@ def _counted(number: int) -> str:
 @click.command()
 @calls_api
 def workers(*, as_json: bool, retry_for: float) -> None:
-    """Show each worker: where it is, its slots, and which jobs it runs."""
+    """Show each worker: its version and slots, and which jobs it runs; its kinds with --json."""
     with Api(retry_for) as api:
         found = api.get("/v1/workers").body
     if as_json:
         print_json(found)
         return
     rows = [_worker_row(each) for each in found["workers"]]
-    columns = ("worker", "state", "queues (free/slots)", "seen", "runs")
+    columns = ("worker", "state", "version", "queues (free/slots)", "seen", "runs")
     console = show.console()
     console.print(
-        table("", columns, rows, below=("runs",), spare=("seen",))
+        table("", columns, rows, below=("runs",), spare=("seen", "version"))
         if rows
         else "no workers have registered"
     )
@@ -72,6 +72,7 @@ def _worker_row(worker: dict[str, Any]) -> tuple[Any, ...]:
     return (
         worker["worker_id"],
         show.plain(worker["state"] if live else "gone", "green" if live else "red"),
+        worker["code_version"],
         ", ".join(slots),
         show.clock(worker["seen_at"]),
         Text("\n".join(map(visible, runs))),

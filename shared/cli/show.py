@@ -1,6 +1,5 @@
 """What a person sees: tables, facts of one job, times; numbers as the api sent them."""
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,12 +9,8 @@ from rich.text import Text
 
 from shared.cli.plain import visible
 from shared.cli.words import in_commands
+from shared.unexpected import unexpected_type
 
-# Codes that an error gets which has none, and types whose message is written for operators.
-UNNAMED = frozenset({None, "FAILED", "PERMANENT"})
-# The code of an error that PostgreSQL reported, which nobody meant either.
-SQLSTATE = re.compile(r"(?=.*\d)[0-9A-Z]{5}")
-RAISED_ON_PURPOSE = frozenset({"PermanentError", "RetryableError"})
 # Columns of what has none: more than any row has, be its reason as long as a message may be.
 UNBROKEN = 1_000_000
 USUAL = 80
@@ -134,6 +129,11 @@ def pace(job: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def charged(job: Mapping[str, Any]) -> int:
+    """How many of its attempts count against its budget: a lost worker and a drain do not."""
+    return int(job["attempt"]) - (job.get("lost_leases") or 0) - (job.get("interruptions") or 0)
+
+
 def reason(error: Any) -> str:
     """An error of a job or attempt in one line: code, type and place where unexpected, message.
 
@@ -143,8 +143,8 @@ def reason(error: Any) -> str:
         return ""
     if not isinstance(error, dict):
         return str(error)
-    code, kind, unexpected = error.get("code"), error.get("type"), _is_unexpected(error)
-    names = [str(name) for name in (code, kind if unexpected else None) if name]
+    code, kind, unexpected = error.get("code"), error.get("type"), unexpected_type(error)
+    names = [str(name) for name in (code, unexpected) if name]
     message = str(error.get("message") or error.get("detail") or "")
     if names and message.startswith(f"{names[-1]}:"):
         names.pop()
@@ -156,12 +156,6 @@ def brief(said: str) -> str:
     """The beginning of what may be long: its first line, or as much of it as a table has."""
     begun = said.split("\n", 1)[0][:BRIEF]
     return said if begun == said else f"{begun.rstrip()}…"
-
-
-def _is_unexpected(error: Mapping[str, Any]) -> bool:
-    code, kind = error.get("code"), error.get("type")
-    meant = code not in UNNAMED and not SQLSTATE.fullmatch(str(code))
-    return not meant and kind not in {None, code, *RAISED_ON_PURPOSE}
 
 
 def _fields(error: Mapping[str, Any]) -> str:
@@ -183,7 +177,7 @@ def _place(error: Mapping[str, Any]) -> str:
 
 def where(error: Any) -> str:
     """The last frames of an unexpected error, the innermost last; nothing without any."""
-    if not isinstance(error, dict) or not _is_unexpected(error):
+    if not isinstance(error, dict) or unexpected_type(error) is None:
         return ""
     frames = error.get("where")
     return " → ".join(map(str, frames or []))

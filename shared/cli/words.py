@@ -7,10 +7,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+
+def _brand(brand: str | None) -> str:
+    return "" if brand is None else f" --brand {brand}"
+
+
 VERBS = {"rejects": "show", "resume": "resume"}
 COMMANDS: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = (
     (re.compile(r"POST /v1/queues/([^/\s]+)/resume\b"), r"`chot resume \1`"),
     (re.compile(r"POST /v1/kinds/([^/\s]+)/resume\b"), r"`chot resume --kind \1`"),
+    (
+        re.compile(r"(books of (?:brand (\S+) of )?company (\S+) .*)POST /v1/books/thaw\b"),
+        lambda found: f"{found[1]}`chot thaw {found[3]}{_brand(found[2])}`",
+    ),
     (re.compile(r"POST /v1/books/thaw\b"), "`chot thaw`"),
     (re.compile(r"POST /v1/groups/([^/\s]+)/(seal|redrive)\b"), r"`chot group \2 \1`"),
     (

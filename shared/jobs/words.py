@@ -9,6 +9,7 @@ from typing import Any
 from shared.jobs.pace import Row, pace_of
 from shared.kinds.locks import LOCK_FIELDS, locks_json
 from shared.lock_words import locked
+from shared.unexpected import unexpected_type
 
 LONGEST_ERROR = 200
 # Counts of what lies ahead end here.
@@ -33,14 +34,13 @@ def instant(at: datetime) -> str:
 
 
 def error_words(error: Any) -> str:
-    """An error's code and message on one line, shortened."""
+    """An error's code, its type where nobody meant it, and message on one line, shortened."""
     if not isinstance(error, dict):
         return "no error was kept"
     message = " ".join(str(error.get("message") or "").split())
-    name = str(error.get("code") or error.get("type") or "")
-    if message.startswith(f"{name}:"):
-        name = ""  # whoever raised it has said it
-    said = ": ".join(filter(None, (name, message)))
+    names = [str(error.get("code") or error.get("type") or ""), unexpected_type(error) or ""]
+    names = [name for name in names if not message.startswith(f"{name}:")]  # its message says it
+    said = ": ".join(filter(None, (*names, message)))
     said = said.rstrip(".") or "an error without words"
     return said if len(said) <= LONGEST_ERROR else f"{said[: LONGEST_ERROR - 1]}…"
 

@@ -7,9 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-from shared.cli import COMMANDS
+from shared.cli import COMMANDS, chot
 from shared.cli.exits import Exit
 from shared.groups.group import Policy
 from shared.publishing import (
@@ -89,6 +90,39 @@ def test_every_command_is_on_its_page() -> None:
         name for row in rows_of(CLI, "`chot ") for name in re.findall(r"`chot ([\w-]+)", row[0])
     }
     assert listed == set(COMMANDS)
+
+
+def strange_in(words: list[str]) -> str | None:
+    """What `chot` does not know of a command that a page names, with its options."""
+    command: click.Command = chot
+    while isinstance(command, click.Group):
+        if not words or not re.fullmatch(r"[a-z][a-z-]*", words[0]):
+            return None
+        found = command.get_command(click.Context(command), words[0])
+        if found is None:
+            return words[0]
+        command, words = found, words[1:]
+    if command.name == "dev":  # its options are those of another program
+        return None
+    given = {each for word in words for each in re.findall(r"^\[?(--[a-z-]+)", word)}
+    strange = given - {
+        each for option in command.params for each in (*option.opts, *option.secondary_opts)
+    }
+    arguments = any(isinstance(each, click.Argument) for each in command.params)
+    if words and not arguments and re.fullmatch(r"[a-z]+", words[0]):
+        strange.add(words[0])
+    return ", ".join(sorted(strange)) or None
+
+
+def test_every_command_that_a_page_names_is_one_that_exists() -> None:
+    pages = [ROOT / "README.md", ROOT / "shared/alerts/rules.toml", *DOCS.glob("*.md")]
+    named = [
+        (page.name, said)
+        for page in pages
+        for said in re.findall(r"`chot ([^`\n]+)`", page.read_text().replace("\\|", "|"))
+    ]
+    assert len(named) > 100
+    assert [each for each in named if strange_in(each[1].split())] == []
 
 
 def test_every_exit_code_is_on_its_page() -> None:

@@ -27,6 +27,7 @@ WORKER = {
     "worker_id": "host-1-abcd",
     "state": "working",
     "live": True,
+    "code_version": "1.2.3+abc",
     "seen_at": "2026-01-31T00:00:00Z",
     "kinds": {"costing.run": 1},
     "queues": [{"queue": "costing", "slots": 4, "free_slots": 3}],
@@ -49,6 +50,7 @@ def test_queues_and_workers_are_tables(peer: Peer, capsys: pytest.CaptureFixture
     assert run(["workers"]) == 0
     shown = capsys.readouterr().out
     assert "costing 3/4" in shown
+    assert "1.2.3+abc" in shown
     assert "costing.run 0190-job" in shown
     assert run(["workers", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"workers": [WORKER]}

@@ -176,8 +176,18 @@ def test_a_redriven_job_says_who_did_it_and_what_it_has_used_since(
     peer.say(200, job("running", redriven=last, **more))
     assert run(["status", "0190-job"]) == 0
     shown = capsys.readouterr().out
-    assert "attempts    3 of 7 in all, 1 since the redrive\n" in shown
+    assert "attempts    3 of 7 in all, 1 begun since the redrive\n" in shown
     assert " by ops, approved by controller\n" in shown
     peer.script = [(200, job("running", redriven=None, **more), {})]
     assert run(["status", "0190-job"]) == 0
     assert "attempts    3 of 7\n" in capsys.readouterr().out
+
+
+def test_what_cost_no_attempt_does_not_count_against_the_budget(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four claims of a job that may fail three times read as one too many: "4 of 3"."""
+    peer.say(200, job("pending", attempt=6, max_attempts=3, lost_leases=4, interruptions=1))
+    assert run(["status", "0190-job"]) == 0
+    shown = capsys.readouterr().out
+    assert "attempts    1 of 3, 4 lost with their worker, 1 handed back\n" in shown

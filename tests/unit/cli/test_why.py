@@ -48,6 +48,11 @@ def test_the_sentence_comes_first_and_then_the_facts(
         ("Queue a-b.c is paused; POST /v1/queues/a-b.c/resume lets", "; `chot resume a-b.c` lets"),
         ("It died; POST /v1/jobs/019a-1/redrive tries it", "; `chot redrive 019a-1` tries it"),
         ("result is in GET /v1/jobs/019a-1.", "is in `chot status 019a-1`."),
+        ("The books of company A are frozen; POST /v1/books/thaw lets", "; `chot thaw A` lets"),
+        (
+            "The books of brand R of company A are frozen; POST /v1/books/thaw lets",
+            "; `chot thaw A --brand R` lets",
+        ),
     ],
 )
 def test_what_to_do_is_said_in_commands(
@@ -76,6 +81,13 @@ def test_no_sentence_of_the_api_is_left_in_words_of_http() -> None:
 def test_an_errors_code_is_said_once(message: str) -> None:
     error = {"code": "PERIOD_CLOSED", "message": message}
     assert error_words(error) == "PERIOD_CLOSED: 2026-01 is closed"
+
+
+def test_an_error_that_nobody_meant_is_said_with_its_type() -> None:
+    """The message of a KeyError is a key: alone it says nothing."""
+    error = {"code": "FAILED", "type": "KeyError", "message": "'store 17'"}
+    assert error_words(error) == "FAILED: KeyError: 'store 17'"
+    assert error_words(error | {"type": "PermanentError"}) == "FAILED: 'store 17'"
 
 
 def test_json_is_what_the_api_said(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
