@@ -160,7 +160,13 @@ COMMANDS: Mapping[Reason, Callable[[View, View], str]] = {
     Reason.KIND_PAUSED: lambda why, _: f"chot resume --kind {why['kind']}",
     Reason.BOOKS_FROZEN: lambda why, _: _thaw(why["freeze"]),
     Reason.JOB_PAUSED: lambda why, _: f"chot migrations resume {why['id']}",
+    Reason.LIMIT_REACHED: lambda why, _: _raise(why["limit"]),
 }
+
+
+def _raise(limit: View) -> str:
+    named = (f" --{name} {limit[name]}" for name in ("kind", "company", "brand") if limit[name])
+    return f"chot limits set N{''.join(named)}"
 
 
 def _thaw(freeze: View) -> str:

@@ -64,12 +64,12 @@ def _of_queues(seen: "Overview") -> Iterator[Finding]:
     if seen.totals["dead"]:
         yield _finding("bad", "some_dead", "/ui/dead-letters", n=seen.totals["dead"])
     for queue in seen.queues:
-        name, oldest = queue["name"], queue["oldest_due_seconds"]
+        name, waited = queue["name"], seen.starved.get(queue["name"], 0.0)
         if queue["paused"]:
             place = f"#queue-{name}"
             yield _finding("warn", "queue_paused", place, queue=name, n=queue["pending"])
-        elif oldest is not None and oldest > seen.due_seconds:
-            yield _finding("bad", "starved", _jobs(state="pending"), queue=name, seconds=oldest)
+        elif waited > seen.due_seconds:
+            yield _finding("bad", "starved", _jobs(state="pending"), queue=name, seconds=waited)
         if queue["alone_worker"] is not None:
             yield _finding("warn", "alone", _jobs(state="running"), queue=name)
 
@@ -78,6 +78,10 @@ def _of_workers(seen: "Overview") -> Iterator[Finding]:
     if not seen.live:
         level = "bad" if seen.totals["due"] or seen.totals["running"] else "warn"
         yield _finding(level, "no_worker", None, n=seen.totals["due"])
+    else:
+        for each in (seen.counts or {}).get("unserved", ()):
+            place = _jobs(state="pending", kind=each["kind"])
+            yield _finding("bad", "unserved", place, kind=each["kind"], n=each["jobs"])
     lost = sum(not each["live"] for each in seen.workers)
     if lost:
         yield _finding("warn", "lost_workers", "#workers", n=lost)
@@ -88,9 +92,8 @@ def _of_delivery(seen: "Overview") -> Iterator[Finding]:
     counts = seen.counts
     if counts is None:
         return
-    if (counts["outbox_lag_seconds"] or 0) > LAG_SECONDS:
-        seconds, due = counts["outbox_lag_seconds"], counts["outbox_due"]
-        yield _finding("bad", "outbox_late", None, seconds=seconds, n=due)
+    if (counts["outbox_stuck_seconds"] or 0) > LAG_SECONDS:
+        yield _finding("bad", "outbox_late", None, seconds=counts["outbox_stuck_seconds"])
     if counts["quarantined"]:
         yield _finding("bad", "quarantined", None, n=counts["quarantined"])
     if counts["dead_messages"]:

@@ -76,6 +76,26 @@ class Overview:
         return max(waited, default=None)
 
     @property
+    def starved(self) -> Mapping[str, float]:
+        """Queue → how long (seconds) its oldest due job has waited that no operator has stopped.
+
+        As the alert counts it; a scope that is not told that: of its own jobs, stopped ones too.
+        """
+        if self.counts is not None:
+            return dict(self.counts["starved"])
+        waits = {each["name"]: each["oldest_due_seconds"] for each in self.queues}
+        return {name: seconds for name, seconds in waits.items() if seconds is not None}
+
+    @property
+    def starving(self) -> bool:
+        """Whether a job of an open queue has waited longer than it may."""
+        return any(
+            self.starved.get(each["name"], 0.0) > self.due_seconds
+            for each in self.queues
+            if not each["paused"]
+        )
+
+    @property
     def findings(self) -> Sequence[Finding]:
         """What is wrong, the worst first."""
         return find(self)

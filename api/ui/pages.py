@@ -21,6 +21,7 @@ from api.ui.icons import icon
 from api.ui.session import FORM_COOKIE, session_of, set_cookie
 from api.ui.static_files import static_place
 from api.ui.words import translate
+from shared.unexpected import unexpected_type, unnamed
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Word of the menu → address; what this reader may not open, or is not there, is not offered.
@@ -44,7 +45,12 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals |= {"static": static_place, "icon": icon}
+    made.globals |= {
+        "static": static_place,
+        "icon": icon,
+        "unexpected_type": unexpected_type,
+        "unnamed": unnamed,
+    }
     return made
 
 

@@ -209,7 +209,8 @@ class _Scale:
         kept = [Tick(x=self.x(first), at=first, anchor="start")]
         right = self.x(last) - LEAST_LABEL * 1.5
         for x, at in places:
-            if x - kept[-1].x >= LEAST_LABEL * 1.5 and x <= right and len(kept) < MOST_TICKS:
+            room = LEAST_LABEL * (2 if len(kept) == 1 else 1.5)  # the first has its day, too
+            if x - kept[-1].x >= room and x <= right and len(kept) < MOST_TICKS:
                 kept.append(Tick(x=x, at=at, anchor="middle"))
         return [*kept, Tick(x=self.x(last), at=last, anchor="end")]
 

@@ -11,7 +11,7 @@ WORDS = {
     ),
     "alert.outbox_lag": (
         "A committed message has waited too long for SQS",
-        "Thông điệp đã ghi chờ SQS quá lâu",
+        "Tin nhắn đã ghi chờ SQS quá lâu",
     ),
     "alert.no_counts": (
         "Nobody has counted anything: no api answers, or none reaches PostgreSQL",
@@ -23,9 +23,9 @@ WORDS = {
     ),
     "alert.dead_messages": (
         "Messages in our queues that were none of ours",
-        "Có thông điệp lạ trong hàng đợi",
+        "Có tin nhắn không phải của hệ thống trong hàng đợi",
     ),
-    "alert.quarantined": ("Messages that SQS refuses for good", "Thông điệp bị SQS từ chối hẳn"),
+    "alert.quarantined": ("Messages that SQS refuses for good", "Tin nhắn bị SQS từ chối hẳn"),
     "alert.lease_losses": (
         "Leases that ran out in the last 15 minutes",
         "Số lần mất quyền giữ việc trong 15 phút qua",

@@ -211,6 +211,8 @@ WORDS = {
     "job.group_dead": ("{n} dead", "{n} chết"),
     "job.parent": ("The job that waits for all of them:", "Công việc chờ tất cả chúng:"),
     "job.lock": ("Locks", "Khóa"),
+    "job.lock_exclusive": ("for itself", "một mình"),
+    "job.lock_shared": ("together with others", "dùng chung"),
     "job.payload": ("Payload", "Dữ liệu gửi vào"),
     "job.copy": ("Copy", "Chép"),
     "job.copied": ("Copied", "Đã chép"),

@@ -15,7 +15,7 @@ WORDS = {
     "jobs.from": ("From", "Từ lúc"),
     "jobs.to": ("Before", "Trước lúc"),
     "jobs.progress": ("Progress", "Tiến độ"),
-    "jobs.attempt": ("attempt {n} of {most}", "lần chạy {n}/{most}"),
+    "jobs.attempt": ("attempts: {n} of {most}", "số lần chạy: {n}/{most}"),
     "jobs.more": (
         "By kind, company, brand, submitter, time",
         "Theo loại, công ty, nhãn, người gửi, thời gian",

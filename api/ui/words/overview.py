@@ -30,21 +30,25 @@ WORDS = {
         "No worker is alive. Due jobs: {n}.",
         "Không có worker nào hoạt động. Việc đến hạn: {n}.",
     ),
+    "overview.unserved": (
+        "No live worker runs kind {kind}. Due jobs: {n}.",
+        "Không có worker nào chạy được loại {kind}. Việc đến hạn: {n}.",
+    ),
     "overview.lost_workers": (
         "Workers that have gone without a word in the last hour: {n}. Their jobs are taken over.",
         "Worker mất liên lạc trong giờ qua: {n}. Việc của chúng được worker khác nhận lại.",
     ),
     "overview.outbox_late": (
-        "Messages are late: the oldest by {seconds}, due ones: {n}. Is SQS reachable?",
-        "Thông điệp bị trễ: lâu nhất {seconds}, đến hạn: {n}. SQS có kết nối được không?",
+        "Messages wait for SQS: the oldest for {seconds}. Can it be reached?",
+        "Tin nhắn chưa gửi được tới SQS: lâu nhất {seconds}. SQS có kết nối được không?",
     ),
     "overview.quarantined": (
         "SQS refused messages for good: {n}.",
-        "SQS từ chối hẳn thông điệp: {n}.",
+        "SQS từ chối hẳn tin nhắn: {n}.",
     ),
     "overview.dead_messages": (
         "Messages that were none of ours: {n}.",
-        "Thông điệp không phải của hệ thống: {n}.",
+        "Tin nhắn không phải của hệ thống: {n}.",
     ),
     "overview.now": ("Now", "Hiện tại"),
     "overview.pending": ("Pending", "Đang chờ"),
@@ -56,14 +60,14 @@ WORDS = {
     "overview.workers_alive": ("Workers alive", "Worker hoạt động"),
     "overview.outbox": ("Outbox lag", "Trễ gửi tin"),
     "overview.outbox_due": ("to be sent: {n}", "chờ gửi: {n}"),
-    "overview.messages": ("Dead messages", "Thông điệp lạ"),
+    "overview.messages": ("Dead messages", "Tin nhắn chết"),
     "overview.not_yours": (
         "Outbox and dead messages belong to no company: they are shown to keys of all companies.",
-        "Hộp gửi và thông điệp lạ không thuộc công ty nào: chỉ khóa của mọi công ty mới xem được.",
+        "Hộp gửi và tin nhắn chết không thuộc công ty nào: chỉ khóa của mọi công ty mới xem được.",
     ),
     "overview.not_counted": (
         "Outbox and dead messages could not be counted in time: too many jobs, or a slow database.",
-        "Chưa đếm kịp hộp gửi và thông điệp lạ: quá nhiều việc hoặc cơ sở dữ liệu chậm.",
+        "Chưa đếm kịp hộp gửi và tin nhắn chết: quá nhiều việc hoặc cơ sở dữ liệu chậm.",
     ),
     "overview.queues": ("Queues", "Hàng đợi"),
     "overview.queue": ("Queue", "Hàng đợi"),

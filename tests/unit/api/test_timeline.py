@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.ui.events_of_job import Happened, Run, runs_of
-from api.ui.timeline import LEFT, MOST_LANES, RIGHT, WIDTH, draw
+from api.ui.timeline import LEAST_LABEL, LEFT, MOST_LANES, RIGHT, WIDTH, draw
 
 START = datetime(2026, 1, 31, 16, tzinfo=UTC)
 
@@ -100,3 +100,5 @@ def test_whatever_happened_lies_within_the_frame(
         assert bar.width >= 0
     places = [tick.x for tick in drawn.ticks]
     assert places == sorted(places)
+    if len(places) > 2:  # the first label has its day, too
+        assert places[1] - places[0] >= 2 * LEAST_LABEL
