@@ -11,6 +11,11 @@ from api.signals import note_request
 from shared.logs import log
 from shared.tracing import Span, read_trace, spans, trace_id_of, tracing
 
+METHODS = frozenset(
+    {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
+)
+OTHER_METHOD = "_OTHER"  # OpenTelemetry's word for it
+
 
 class AccessLog:
     """Outermost ASGI middleware: gives each request its facts and logs them at its end."""
@@ -25,7 +30,7 @@ class AccessLog:
             return
         facts = scope[FACTS] = RequestFacts()
         with (
-            spans().request(scope["method"], _trace_of(scope)) as span,
+            spans().request(_method_of(scope), _trace_of(scope)) as span,
             tracing(span.trace),
             bound_contextvars(request_id=facts.request_id, **_trace_id(span)),
         ):
@@ -55,6 +60,12 @@ class AccessLog:
             _tell(scope, facts, status, seconds * 1000)
 
 
+def _method_of(scope: Scope) -> str:
+    """The method, if it is one: a client may send any word of up to 64 KiB, and needs no key."""
+    method: str = scope["method"]
+    return method if method in METHODS else OTHER_METHOD
+
+
 def _trace_of(scope: Scope) -> str | None:
     """The trace that the client's headers say; a header is bytes, and may be any."""
     parents = [value for name, value in scope["headers"] if name == b"traceparent"]
@@ -71,7 +82,7 @@ def _trace_id(span: Span) -> dict[str, Any]:
 
 def _tell_span(span: Span, scope: Scope, facts: RequestFacts, status: int) -> None:
     span.set(
-        method=scope["method"],
+        method=_method_of(scope),
         route=getattr(scope.get("route"), "path", None),
         status=status or None,
         request_id=facts.request_id,
@@ -91,7 +102,7 @@ def _tell(scope: Scope, facts: RequestFacts, status: int, milliseconds: float) -
     }
     log.info(
         "http.request",
-        method=scope["method"],
+        method=_method_of(scope),
         route=getattr(scope.get("route"), "path", None),
         status=status,
         ms=round(milliseconds, 2),

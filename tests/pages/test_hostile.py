@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
+from structlog.testing import capture_logs
 
 from api.resources import Resources
 from api.settings import ApiSettings
@@ -43,6 +44,17 @@ async def test_what_no_browser_sends_is_refused(visitor: httpx.AsyncClient) -> N
             "/ui/login", data={"csrf": good, "key": "x"}, headers={"Origin": origin}
         )
         assert (answer.status_code, "Nothing was done" in answer.text) == (403, True), origin
+
+
+async def test_a_method_that_is_none_is_no_text_of_logs_and_spans(
+    visitor: httpx.AsyncClient,
+) -> None:
+    """Whoever has no key could else write 64 KiB a request, and name a span each time."""
+    with capture_logs() as lines:
+        assert (await visitor.request("X" * 60_000, "/ui/login")).status_code == 405
+        assert (await visitor.request("X" * 60_000, "/v1/jobs")).status_code == 401
+    told = [line["method"] for line in lines if line["event"] == "http.request"]
+    assert told == ["_OTHER", "_OTHER"]
 
 
 async def test_all_streams_of_an_account_ask_for_its_session_once(
