@@ -8,11 +8,23 @@ from typing import Any
 from shared.json_text import portable
 
 STEP = "  "
+# A result of 1 MiB may be nested so deep that its indents alone are 35 MiB; /v1 has the whole.
+LONGEST = 300_000
 
 
-def pretty(value: Any) -> str:
-    """The value, a member a line; integers that a browser would round are texts, as in the api."""
-    return "".join(_written(portable(value), "\n"))
+def pretty(value: Any, longest: int = LONGEST) -> str:
+    """The value, a member a line; integers that a browser would round are texts, as in the api.
+
+    What is longer than `longest` characters is cut there, and ends with a line of an ellipsis.
+    """
+    parts: list[str] = []
+    left = longest
+    for part in _written(portable(value), "\n"):
+        if len(part) > left:
+            return "".join([*parts, part[:left], "\n…"])
+        parts.append(part)
+        left -= len(part)
+    return "".join(parts)
 
 
 def _written(value: Any, line: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A result as tables: whatever a kind brings, nothing is lost and nothing is markup."""
 
 from decimal import Decimal
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +78,14 @@ def _plain(value: object) -> object:
         except ArithmeticError:
             return value
     return value
+
+
+def test_a_result_that_is_nested_deep_is_cut() -> None:
+    """Indents of a small result may be longer than any page; a whole one has no ellipsis."""
+    deep: Any = list(range(30_000))
+    for _ in range(30):
+        deep = [deep]
+    assert len(pretty(deep)) == 300_000 + 2
+    assert pretty(deep).endswith("\n…")
+    assert pretty(["a" * 10], longest=10) == '[\n  "aaaaa\n…'
+    assert pretty([1]) == "[\n  1\n]"
