@@ -111,11 +111,12 @@ class Alerting:
             return
         try:
             await channel.send(notices)
-        except NotDelivered as error:
+        except Exception as error:  # noqa: BLE001 - a way out that breaks keeps no other one silent
+            said = str(error) if isinstance(error, NotDelivered) else type(error).__name__
             names = sorted({each.rule for each in notices})
-            log.error("alert.not_delivered", channel=channel.name, error=str(error), rules=names)
+            log.error("alert.not_delivered", channel=channel.name, error=said, rules=names)
             async with self._auto() as conn:
-                await note_failed(conn, channel.name, str(error))
+                await note_failed(conn, channel.name, said)
             return
         async with self._auto() as conn:
             await note_delivered(conn, channel.name, notices)

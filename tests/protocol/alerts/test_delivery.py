@@ -123,6 +123,24 @@ async def test_a_receiver_that_was_away_hears_of_each_alert_once(watched: Watche
     assert sorted(told) == [DEAD_FIRES, ("notices_late", "firing")]
 
 
+async def test_a_way_out_that_breaks_keeps_no_other_one_silent(watched: Watched) -> None:
+    """Whatever it raises: the next one is asked, and what it raised is seen by its type alone."""
+
+    class Broken:
+        name = "sns"
+
+        async def send(self, _: Any) -> None:
+            raise KeyError("arn:of:somebody")
+
+    watched.alerting.channels = (Broken(), *watched.alerting.channels)
+    await bury(watched)
+    assert await watched.step() == [DEAD_FIRES]
+    async with watched.engine.connect() as conn:
+        channels = {each["channel"]: each for each in await list_channels(conn)}
+    assert (channels["sns"]["last_error"], channels["sns"]["waiting"]) == ("KeyError", 1)
+    assert channels["webhook"]["waiting"] == 0
+
+
 async def test_news_that_comes_while_it_is_sent_is_not_lost(watched: Watched) -> None:
     """What was delivered is forgotten by its version."""
     await bury(watched)
