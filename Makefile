@@ -39,7 +39,7 @@ help:
 	@echo 'make demo       a costing job, killed half-way and finished by another worker (1 min)'
 	@echo 'make demo-month a month by jobs alone, twice, the second time with workers killed (90 s)'
 	@echo 'make up         the whole platform in the foreground, until Ctrl-C'
-	@echo 'make test       the tests (20 min on two cores); PYTEST_ARGS="-k lease" narrows them'
+	@echo 'make test       the tests (up to an hour on two cores); PYTEST_ARGS="-k lease" narrows them'
 	@echo '                the pages in a browser, too, where there is one: apt-get install chromium'
 	@echo 'make test-long  also sizes, images, PostgreSQL 15 and the second SQS emulator'
 	@echo 'make faults     real processes under seeded faults, then a checker (10 min); docs/faults.md'
