@@ -7,6 +7,7 @@ for it is one event, and a client that takes nothing for two heartbeats is let g
 
 import asyncio
 import random
+from collections.abc import Coroutine
 from uuid import UUID
 
 from starlette.responses import Response
@@ -62,16 +63,7 @@ class EventStream(Response):
                 await send({"type": "http.response.start", "status": 204, "headers": []})
                 await send({"type": "http.response.body", "body": b""})
                 return
-            gone = asyncio.create_task(until_gone(receive), name="client gone")
-            telling = asyncio.create_task(self._tell(watcher, send), name="tell events")
-            try:
-                await asyncio.wait((gone, telling), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (gone, telling):
-                    task.cancel()
-                await asyncio.gather(gone, telling, return_exceptions=True)
-        if not telling.cancelled() and (error := telling.exception()) is not None:
-            raise error
+            await tell_until_gone(self._tell(watcher, send), receive)
 
     async def _tell(self, watcher: Watcher, send: Send) -> None:
         heartbeat = self.hub.resources.settings.live_heartbeat
@@ -106,3 +98,17 @@ async def until_gone(receive: Receive) -> None:
     """Return once the client has closed its connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def tell_until_gone(telling: Coroutine[None, None, None], receive: Receive) -> None:
+    """Run `telling` until it ends or the client is gone; what it raises is raised here."""
+    gone = asyncio.create_task(until_gone(receive), name="client gone")
+    task = asyncio.create_task(telling, name="tell a client")
+    try:
+        await asyncio.wait((gone, task), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in (gone, task):
+            each.cancel()
+        await asyncio.gather(gone, task, return_exceptions=True)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error

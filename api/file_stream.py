@@ -12,7 +12,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.event_stream import until_gone
+from api.event_stream import tell_until_gone
 from api.problems import ProblemRaised
 from api.resources import Resources
 from api.uploads import storage_unavailable
@@ -66,16 +66,7 @@ class FileStream(Response):
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Stream it whole, unless the client goes away."""
         content = await anext(self.chunks, b"")
-        gone = asyncio.create_task(until_gone(receive), name="client gone")
-        sending = asyncio.create_task(self._send(content, send), name="send a file")
-        try:
-            await asyncio.wait((gone, sending), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (gone, sending):
-                task.cancel()
-            await asyncio.gather(gone, sending, return_exceptions=True)
-        if not sending.cancelled() and (error := sending.exception()) is not None:
-            raise error
+        await tell_until_gone(self._send(content, send), receive)
 
     async def _send(self, content: bytes, send: Send) -> None:
         headers = list(self.raw_headers)

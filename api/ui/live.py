@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.event_stream import HEADERS, HEARTBEAT, RETRY_MS, until_gone
+from api.event_stream import HEADERS, HEARTBEAT, RETRY_MS, tell_until_gone
 from api.gate import facts_of
 from api.problems import Problem, ProblemRaised
 from api.resources import Resources
@@ -161,16 +161,7 @@ class LiveStream(Response):
         """Stream until the reader is gone, or the session or this process ends."""
         place = self.feeds.listening(self.key, self.read, self.caller.principal, self.interval)
         with place as feed:
-            gone = asyncio.create_task(until_gone(receive), name="page gone")
-            telling = asyncio.create_task(self._tell(feed, send), name="tell page")
-            try:
-                await asyncio.wait((gone, telling), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (gone, telling):
-                    task.cancel()
-                await asyncio.gather(gone, telling, return_exceptions=True)
-        if not telling.cancelled() and (error := telling.exception()) is not None:
-            raise error
+            await tell_until_gone(self._tell(feed, send), receive)
 
     async def _tell(self, feed: Feed, send: Send) -> None:
         heartbeat = self.feeds.resources.settings.live_heartbeat
