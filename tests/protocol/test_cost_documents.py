@@ -154,6 +154,21 @@ async def test_what_an_item_that_fails_has_cost_is_taken_back(books: Books) -> N
     assert await stock(books) == {("R1", "A"): 10_000, ("R2", "A"): 13_000}
 
 
+async def test_movements_that_no_result_has_read_are_told(books: Books) -> None:
+    """Items that were never costed, and items that moved after their costing; then neither."""
+    await books.move("issue", 4, day=date(2026, 1, 8), doc="S1")
+    await books.cost(brand=None)
+    assert (await costs_posted(books))["warnings"] == []
+    await books.move("issue", 1, day=date(2026, 1, 9), doc="S2")
+    await books.move("receipt", 3, item="B", value=300, day=date(2026, 1, 9), doc="P9")
+    assert (await costs_posted(books))["warnings"] == [
+        {"code": "NOT_COSTED", "items": 1},
+        {"code": "LATE_MOVEMENTS", "items": 1},
+    ]
+    await books.cost(brand=None)
+    assert (await costs_posted(books))["warnings"] == []
+
+
 async def test_a_transfer_moves_value_and_what_its_document_booked_counts(books: Books) -> None:
     """Whether the document has an amount, and is posted before the costs or after them."""
     await books.pooled("R1", "one")

@@ -5,6 +5,7 @@ it the results are still those the plan was made from, or the plan is made again
 this job are the costs of the results that speak then, whatever was posted before, by whomever.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -24,6 +25,7 @@ from worker.records.cost_posting import hold_documents, next_pending, pass_gate,
 from worker.records.cost_results import shown
 from worker.records.cost_runs import closed_period
 from worker.records.posting import GATE_REFUSALS
+from worker.records.unread_movements import count_unread
 
 # How often an attempt follows costings that become active under it before it lets them pass.
 MOST_ROUNDS = 5
@@ -171,26 +173,27 @@ async def _require_same_results(conn: AsyncConnection, costs: CostPeriod, course
 
 async def _complete(context: JobContext, costs: CostPeriod, digits: int) -> None:
     course = _course(context)
+    async with context.read() as conn:
+        unread = await count_unread(conn, costs)
     async with context.completion() as tx:
         await _require_same_results(tx.connection, costs, course)
         scope = {"company": costs.company, "period": costs.period}
         found = (await tx.connection.execute(READ_RUNS, scope)).one()
-        tx.result = _result(costs, course, found, digits)
+        warned = {"ITEMS_FAILED": found.failed, "RESULTS_STALE": found.stale} | unread
+        tx.result = _result(costs, course, found.runs, warned, digits)
         tx.progress(course.work, course.work, unit="documents", message="posted")
 
 
-def _result(costs: CostPeriod, course: Course, found: Any, digits: int) -> dict[str, Any]:
-    warnings = [
-        {"code": code, "items": items}
-        for code, items in (("ITEMS_FAILED", found.failed), ("RESULTS_STALE", found.stale))
-        if items
-    ]
+def _result(
+    costs: CostPeriod, course: Course, runs: Sequence[Any], warned: dict[str, int], digits: int
+) -> dict[str, Any]:
+    warnings = [{"code": code, "items": items} for code, items in warned.items() if items]
     changed = course.posted or course.reversed
     return {
         "outcome": "succeeded" if changed else "nothing_to_do",
         "period": costs.period,
         "by": costs.by,
-        "runs": list(found.runs)[:MOST_RUNS],
+        "runs": list(runs)[:MOST_RUNS],
         "documents": {
             "standing": course.wanted,
             "posted": course.posted,

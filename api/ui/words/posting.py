@@ -93,6 +93,15 @@ WORDS = {
         "{n} results are stale: cost the period again, then post its costs again.",
         "{n} kết quả đã lỗi thời: hãy tính lại kỳ rồi ghi sổ giá vốn lại.",
     ),
+    "runs.warning.NOT_COSTED": (
+        "{n} items have movements and no costs: cost the period, then post its costs again.",
+        "{n} mặt hàng có phát sinh mà chưa tính giá: hãy tính giá kỳ rồi ghi sổ giá vốn lại.",
+    ),
+    "runs.warning.LATE_MOVEMENTS": (
+        "{n} items have movements that came after their costing: cost the period again, then post "
+        "its costs again.",
+        "{n} mặt hàng có phát sinh nhập sau khi tính giá: hãy tính lại kỳ rồi ghi sổ giá vốn lại.",
+    ),
     "runs.balance": ("Debit = credit", "Nợ = Có"),
     "runs.balanced": (
         "The general ledger balances over these days.",
