@@ -98,8 +98,7 @@ WORDS = {
         "{n} mặt hàng có phát sinh mà chưa tính giá: hãy tính giá kỳ rồi ghi sổ giá vốn lại.",
     ),
     "runs.warning.LATE_MOVEMENTS": (
-        "{n} items have movements that came after their costing: cost the period again, then post "
-        "its costs again.",
+        "{n} items have movements later than their costing: cost and post the period again.",
         "{n} mặt hàng có phát sinh nhập sau khi tính giá: hãy tính lại kỳ rồi ghi sổ giá vốn lại.",
     ),
     "runs.balance": ("Debit = credit", "Nợ = Có"),
