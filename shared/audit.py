@@ -49,6 +49,7 @@ class Action(StrEnum):
     LEDGER_CHART = "ledger.chart"
     KEY_CREATE = "key.create"
     KEY_REVOKE = "key.revoke"
+    KEY_LOGOUT = "key.logout"
     APPROVAL_GIVE = "approval.give"
     DATABASE_RESTORED = "database.restored"
     ALERT_SILENCE = "alert.silence"

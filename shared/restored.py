@@ -60,6 +60,7 @@ VOID_RUNS = text("""
     UPDATE chot.job_outputs o SET checkpoint = NULL FROM void WHERE o.job_id = void.job_id""")
 # A session of either must not be one of the other, nor whoever reads the copy sign himself in here.
 FORGET_SECRETS = text("DELETE FROM chot.session_secrets")
+FORGET_SESSIONS = text("DELETE FROM chot.sessions")
 # What the copy believes to be in SQS is not there for this deployment.
 EMPTY_WINDOWS = text("DELETE FROM chot.published")
 NEW_DEPLOYMENT = text("""
@@ -85,6 +86,7 @@ async def mark_restored(engine: AsyncEngine) -> AsyncIterator[tuple[int, int]]:
             await conn.execute(statement)
         await conn.execute(EMPTY_WINDOWS)
         await conn.execute(FORGET_SECRETS)
+        await conn.execute(FORGET_SESSIONS)
         deployment = await conn.scalar(NEW_DEPLOYMENT)
         facts = {"movements_seen": seen, "movements_made_visible": frozen}
         await note(conn, Action.DATABASE_RESTORED, target=str(deployment), facts=facts)

@@ -20,6 +20,7 @@ from shared.jobs.counts import ENDINGS, add_up_endings
 from shared.jobs.ends import add_up_duplicates, add_up_ends
 from shared.logs import log
 from shared.s3 import StorageUnavailable, open_s3
+from shared.sessions import remove_expired_sessions
 from shared.telling import told
 from shared.uploads import remove_expired_upload
 from worker.months import Parent, drop_month, open_months
@@ -69,6 +70,7 @@ class Retention:
         await self._remove_lists(engine)
         await self._remove_migrations(engine)
         await self._remove_files(engine)
+        await self._remove_sessions(engine)
         if self.files_bucket is not None:
             await self._remove_uploads(engine, self.files_bucket)
 
@@ -103,6 +105,15 @@ class Retention:
             began = monotonic()
             if await remove_expired(engine) is None:
                 return
+            await asyncio.sleep(monotonic() - began)
+
+    async def _remove_sessions(self, engine: AsyncEngine) -> None:
+        """Sessions of the pages that are over, some a transaction."""
+        for _ in range(BATCHES):
+            began = monotonic()
+            async with engine.connect() as conn:
+                if await remove_expired_sessions(conn, BATCH) < BATCH:
+                    return
             await asyncio.sleep(monotonic() - began)
 
     async def _remove_uploads(self, engine: AsyncEngine, bucket: str) -> None:

@@ -2,16 +2,15 @@
 
 The cookie names the key (its public id), never the key itself, and is worth what the key is worth
 now: revoked or expired, it ends within CACHE_SECONDS, roles and scope are today's. A session of
-the deployment's token ends with that token.
+the deployment's token ends with that token. What is signed is believed where PostgreSQL has a row
+of it, found by the hash of the 256 random bits inside: logged out, it ends in every browser.
 """
 
-import asyncio
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any
@@ -19,11 +18,20 @@ from typing import Any
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from api.authentication import CACHE_SECONDS, LOOKUPS, OWNER, Caller, caller_of
+from api.authentication import CACHE_SECONDS, OWNER, Caller
 from api.problems import Problem, ProblemRaised
 from api.resources import Resources
-from api.ui.signing import SESSION_HOURS, Signer
-from shared.api_keys import find_key, key_id_of
+from api.ui.session_rows import Asked, Found, SessionRows
+from api.ui.signing import Signer
+from shared.api_keys import key_id_of
+from shared.sessions import (
+    OF_TOKEN,
+    SESSION_HOURS,
+    TOKEN_BYTES,
+    begin_session,
+    end_session,
+    end_sessions,
+)
 
 COOKIE = "chot_session"
 FORM_COOKIE = "chot_form"  # the seed of forms where nobody is logged in, or the api is open
@@ -34,7 +42,11 @@ PATH = "/ui"
 MOST_KNOWN = 10_000
 LONGEST_COOKIE = 1000
 SEED_BYTES = 16
-DEPLOYMENT = "token:"  # in the place of a key's id
+SOUND = re.compile(r"[A-Za-z0-9_:-]+", re.ASCII)
+# Apis of the version before sign sessions without a row, of a shorter seed. While they are being
+# replaced nobody is to be logged out again and again: such a session is believed, as they believe
+# it, where it began no later than this after the first api of this version had come.
+OF_BEFORE_SECONDS = 3600
 
 # A name that some site has had point here would make that site's scripts ours, in a browser's eyes.
 STRANGE_HOST = Problem(
@@ -65,12 +77,12 @@ class Sessions:
 
     resources: Resources
     signer: Signer = field(init=False)
+    rows: SessionRows = field(init=False)
     _known: dict[str, _Known] = field(default_factory=dict)
-    _asking: "dict[str, asyncio.Task[Caller | None]]" = field(default_factory=dict)
-    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKUPS))
 
     def __post_init__(self) -> None:
         self.signer = Signer(self.resources)
+        self.rows = SessionRows(self.resources)
 
     async def of(self, request: HTTPConnection) -> Session | None:
         """The session that a request's cookie names, or that of an open api; None: nobody's.
@@ -96,65 +108,56 @@ class Sessions:
                 age = time() - began
             case _:
                 return None
-        if not -SKEW_SECONDS <= age < SESSION_SECONDS:
+        if not -SKEW_SECONDS <= age < SESSION_SECONDS or not _sound(account) or not _sound(seed):
             return None
-        caller = await self._caller(account, seed)
+        caller = await self._caller(account, seed, began)
         return None if caller is None else Session(caller=caller, seed=seed, cookie=cookie)
 
     async def begin(self, caller: Caller) -> str:
-        """The cookie of a session that begins now, with a seed that nobody has known before."""
-        seed = secrets.token_urlsafe(SEED_BYTES)
-        account = caller.key_id or _token_mark(self._token(), seed)
-        return await self.signer.sign([account, int(time()), seed])
+        """The cookie of a session that begins now, with a token that nobody has known before."""
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        account = caller.key_id or _token_mark(self._token(), token)
+        cookie = await self.signer.sign([account, int(time()), token])
+        async with self.resources.transaction() as conn:
+            await begin_session(conn, token, caller.key_id or OF_TOKEN)
+        return cookie
 
-    async def _caller(self, account: str, seed: str) -> Caller | None:
-        place = f"{account}/{seed}" if account.startswith(DEPLOYMENT) else account
+    async def end(self, session: Session) -> None:
+        """End this one in every browser, within CACHE_SECONDS."""
+        if session.cookie is None or session.seed is None:
+            return
+        async with self.resources.transaction() as conn:
+            await end_session(conn, session.seed)
+        self._forget(f"/{session.seed}")
+
+    async def end_all(self, session: Session) -> int:
+        """End all sessions of this one's key, as end() does; how many there were."""
+        async with self.resources.transaction() as conn:
+            ended = await end_sessions(conn, session.caller.key_id or OF_TOKEN)
+        self._known.clear()
+        return ended
+
+    async def _caller(self, account: str, seed: str, began: int) -> Caller | None:
+        place = f"{account}/{seed}"
         known = self._known.get(place)
         if known is not None and monotonic() < known.until:
             return known.caller
-        if place is account:
-            return await self._look_up(account)
-        token = self._token()
-        if not token or not hmac.compare_digest(account, _token_mark(token, seed)):
+        of_token = account.startswith(OF_TOKEN)
+        found = await self.rows.find(Asked.of(seed, OF_TOKEN if of_token else account))
+        caller = found.caller
+        if of_token:
+            token = self._token()
+            marked = token and hmac.compare_digest(account, _token_mark(token, seed))
+            caller = OWNER if marked else None
+        if caller is None or not (found.stands or _is_of_before(seed, began, found)):
+            self._known.pop(place, None)
             return None
-        self._remember(place, OWNER, monotonic() + CACHE_SECONDS)
-        return OWNER
-
-    async def _look_up(self, key_id: str) -> Caller | None:
-        """Who holds the key now: all who ask at once, as the streams of a page do, ask once."""
-        task = self._asking.get(key_id)
-        if task is None:
-            task = asyncio.create_task(self._ask(key_id), name="look up a session")
-            self._asking[key_id] = task
-            task.add_done_callback(lambda done: self._asked(key_id, done))
-        return await asyncio.shield(task)
-
-    def _asked(self, key_id: str, task: "asyncio.Task[Caller | None]") -> None:
-        del self._asking[key_id]
-        if not task.cancelled():
-            task.exception()  # seen: where nobody waits any more, nobody else would look
-
-    async def _ask(self, key_id: str) -> Caller | None:
-        began = monotonic()
-        async with self._turn(), self.resources.reading() as conn:
-            row = await find_key(conn, key_id)
-        if row is None:
-            self._known.pop(key_id, None)
-            return None
-        caller = caller_of(row, key_id)
-        left = CACHE_SECONDS if row.seconds_left is None else min(CACHE_SECONDS, row.seconds_left)
-        self._remember(key_id, caller, began + left)
+        self._remember(place, caller, found.at + min(CACHE_SECONDS, found.left))
         return caller
 
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """A place among LOOKUPS; TimeoutError, as of a pool, where none is free in time."""
-        async with asyncio.timeout(self.resources.settings.api_pool_timeout_seconds):
-            await self._turns.acquire()
-        try:
-            yield
-        finally:
-            self._turns.release()
+    def _forget(self, ending: str) -> None:
+        for place in [each for each in self._known if each.endswith(ending)]:
+            del self._known[place]
 
     def _remember(self, place: str, caller: Caller, until: float) -> None:
         if len(self._known) >= MOST_KNOWN:
@@ -168,17 +171,23 @@ class Sessions:
         return said if key_id_of(said) is None else ""
 
 
+def _is_of_before(seed: str, began: int, found: Found) -> bool:
+    """Whether an api of the version before has made it, so that it has no row; see above."""
+    return len(seed) < TOKEN_BYTES and began < found.since + OF_BEFORE_SECONDS
+
+
 def _token_mark(token: str, seed: str) -> str:
     """What a session of the deployment's token holds of it: nothing that tells the token."""
     if not token:
-        return DEPLOYMENT
+        return OF_TOKEN
     # As slow as a password's: CHOT_TOKEN may be one that a person has chosen.
     derived = hashlib.scrypt(token.encode(), salt=seed.encode(), n=2**10, r=8, p=1, dklen=18)
-    return f"{DEPLOYMENT}{derived.hex()}"
+    return f"{OF_TOKEN}{derived.hex()}"
 
 
 def _sound(seed: str | None) -> str | None:
-    return seed if seed and len(seed) < LONGEST_COOKIE and seed.isascii() else None
+    """What was read of a cookie, where it is nothing strange: no database takes a NUL."""
+    return seed if seed and len(seed) < LONGEST_COOKIE and SOUND.fullmatch(seed) else None
 
 
 def session_of(request: HTTPConnection) -> Session | None:

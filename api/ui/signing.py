@@ -1,7 +1,8 @@
 """What sessions are signed with: secrets in PostgreSQL, so that all api processes agree.
 
 The newest signs; one is replaced after ROTATE_DAYS and still believed until every session that it
-signed has ended. Only role app reads the table: not read, whose rows whoever sees metrics may see.
+signed has ended. Only role app reads the table. Whoever has them all the same, by a dump say, signs
+nothing that is believed: a session has a row of its own too (session_rows.py).
 """
 
 import asyncio
@@ -18,10 +19,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.resources import Resources
 from shared.database import transaction
+from shared.sessions import SESSION_HOURS
 
 SECRET_BYTES = 32
 ROTATE_DAYS = 30
-SESSION_HOURS = 12
 # How old the list of secrets may be, and how soon a cookie that none of them knows may have it
 # read again: another process may have made one just now, and a guesser must not ask for us.
 KNOWN_SECONDS = 60.0

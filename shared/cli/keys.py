@@ -1,4 +1,4 @@
-"""`chot keys`: make, list and revoke the keys that the api knows its callers by.
+"""`chot keys`: make, list and revoke the keys that the api knows its callers by, end sessions.
 
 They speak to PostgreSQL as its owner (CHOT_MIGRATE_DATABASE_URL) and not to the api: the first key
 must come from somewhere, and an api that could make keys would hand them to whoever breaks in.
@@ -32,9 +32,11 @@ from shared.cli.options import as_json, print_json
 from shared.cli.tables import table
 from shared.database import is_unreachable, open_engine, sqlstate_of
 from shared.errors import ConfigRefused
+from shared.sessions import end_sessions
 from shared.settings import load_migrate_url
 
 LONGEST_DAYS = 3650
+NO_KEY = "there is no key of this id; `chot keys list` has them"
 UNDEFINED_TABLE, NOT_PERMITTED = "42P01", "42501"
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Coroutine[Any, Any, T]]
@@ -42,7 +44,7 @@ Work = Callable[[AsyncConnection], Coroutine[Any, Any, T]]
 
 @click.group()
 def keys() -> None:
-    """Make, list and revoke the API keys of this deployment.
+    """Make, list and revoke the API keys of this deployment; end the sessions of one.
 
     Connects as CHOT_MIGRATE_DATABASE_URL (or CHOT_DATABASE_URL), which must be the owner's.
     """
@@ -140,15 +142,39 @@ def list_(*, as_json: bool) -> None:
 @as_json
 def revoke(*, key_id: str, as_json: bool) -> None:
     """End a key for good: within seconds no api takes it any more. May be repeated."""
-    whole = KEY.fullmatch(key_id)  # somebody has a leaked key at hand, not its id
-    public = whole[1] if whole else key_id
+    public = _public_id(key_id)
     row = _as_owner(lambda conn: revoke_key(conn, public))
     if row is None:
-        raise Failure("there is no key of this id; `chot keys list` has them", code=Exit.NOT_FOUND)
+        raise Failure(NO_KEY, code=Exit.NOT_FOUND)
     if as_json:
         print_json({name: _plain(value) for name, value in row.items()})
     else:
         click.echo(f"key {public} of {row['principal']} is revoked")
+
+
+@keys.command()
+@click.argument("key_id", metavar="ID")
+@as_json
+def logout(*, key_id: str, as_json: bool) -> None:
+    """End all sessions of a key at /ui/, in every browser within seconds; the key stays good."""
+    public = _public_id(key_id)
+    ended = _as_owner(lambda conn: _log_out(conn, public))
+    if as_json:
+        print_json({"key_id": public, "sessions": ended})
+    else:
+        click.echo(f"{ended} session{'' if ended == 1 else 's'} of key {public} ended")
+
+
+async def _log_out(conn: AsyncConnection, key_id: str) -> int:
+    if key_id not in {row["key_id"] for row in await list_keys(conn)}:
+        raise Failure(NO_KEY, code=Exit.NOT_FOUND)
+    return await end_sessions(conn, key_id)
+
+
+def _public_id(given: str) -> str:
+    """Somebody has a leaked key at hand, not its id."""
+    whole = KEY.fullmatch(given)
+    return whole[1] if whole else given
 
 
 def _as_owner(work: Work[T]) -> T:

@@ -13,8 +13,11 @@ LEDGER = (
     "books.gl_series",
     "chot.audit",
 )
-# Nobody who serves requests reads hashes of keys; the secret of sessions is the api's alone.
-HIDDEN = {"chot_app": ("chot.api_keys",), "chot_read": ("chot.api_keys", "chot.session_secrets")}
+# Nobody who serves requests reads hashes of keys; what sessions are made of is the api's alone.
+HIDDEN = {
+    "chot_app": ("chot.api_keys",),
+    "chot_read": ("chot.api_keys", "chot.session_secrets", "chot.sessions"),
+}
 ROLES = ("chot_owner", "chot_app", "chot_read", "chot_enqueue")
 NEEDED = (("chot.jobs", "INSERT"), ("chot.jobs", "UPDATE"), ("chot.outbox", "INSERT"))
 CEILINGS = {

@@ -22,6 +22,7 @@ deployment = Table(
     Column("one", Boolean, primary_key=True),
     Column("deployment_id", UUID, nullable=False),
     instant("created_at", required=True),
+    instant("sessions_since"),
     schema="chot",
 )
 

@@ -32,9 +32,9 @@ async def test_read_and_enqueue_write_nothing(probes: AsyncEngine) -> None:
 
 
 async def test_read_sees_everything_and_enqueue_nothing(probes: AsyncEngine) -> None:
-    """Reports and handlers read all but what sessions are signed with; others get answers only."""
+    """Reports and handlers read all but what sessions are made of; others get answers only."""
     every = await fetch(probes, MAY, role="chot_owner", what="SELECT")
-    secret = {"chot.session_secrets"}
+    secret = {"chot.session_secrets", "chot.sessions"}
     assert await allowed(probes, "chot_read", "SELECT") == {row.name for row in every} - secret
     assert await allowed(probes, "chot_enqueue", "SELECT") == set()
 

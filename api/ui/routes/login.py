@@ -104,13 +104,20 @@ async def log_in(request: Request, resources: Ready) -> Response:
 
 
 @router.post(LOGOUT)
-async def log_out(request: Request) -> Response:
-    """End the session in this browser; it ends everywhere with its key."""
-    if session_of(request) is None:
+async def log_out(request: Request, _: Ready) -> Response:
+    """End the session, in every browser that has a copy; with `everywhere`, all of its key's."""
+    session = session_of(request)
+    if session is None:
         return see_other(request, HOME)
-    await require_csrf(request)
-    caller = facts_of(request).caller
-    log.info("ui.logout", principal=caller and caller.principal)
+    form = await require_csrf(request)
+    sessions: Sessions = request.app.state.sessions
+    caller = session.caller
+    if session.cookie is not None and form.get("everywhere"):
+        ended = await sessions.end_all(session)
+        log.info("ui.logout_everywhere", principal=caller.principal, sessions=ended)
+    else:
+        await sessions.end(session)
+        log.info("ui.logout", principal=caller.principal)
     response = RedirectResponse(f"{LOGIN}?bye=1", HTTPStatus.SEE_OTHER)
     response.delete_cookie(COOKIE, path=PATH)
     return response

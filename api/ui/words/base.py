@@ -14,6 +14,10 @@ WORDS = {
     "base.light": ("Light", "Sáng"),
     "base.dark": ("Dark", "Tối"),
     "base.logout": ("Log out", "Đăng xuất"),
+    "base.logout_everywhere": (
+        "Log out everywhere: all browsers of this key",
+        "Đăng xuất khắp nơi: mọi trình duyệt của khóa này",
+    ),
     "base.open": ("open api: no login", "API mở: không cần đăng nhập"),
     "base.account": ("Account", "Tài khoản"),
     "base.all": ("all companies", "mọi công ty"),
