@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from api.ui.findings import queue_place
 from shared.jobs.reasons import Reason
 
 View = Mapping[str, Any]
@@ -56,7 +57,7 @@ def _workers(_why: View, _job: View) -> tuple[Place, ...]:
 
 def _queue(why: View, _job: View) -> tuple[Place, ...]:
     queue = why["queue"]
-    return (Place(key="why.to.queue", href=f"/ui/#queue-{queue}", name=queue),)
+    return (Place(key="why.to.queue", href=queue_place(queue), name=queue),)
 
 
 def _blocker(why: View, _job: View) -> tuple[Place, ...]:

@@ -32,16 +32,16 @@ def bars(
     parts: list[Markup] = []
     floor = [0.0] * count
     for each in series:
+        # All bars of a series are one path: a day of them is redrawn live.
+        path = []
         for n, value in enumerate(each.values):
             if value:
                 height = HEIGHT * value / top
                 y = HEIGHT - HEIGHT * floor[n] / top - height
-                parts.append(
-                    Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>').format(
-                        each.css, _short(n * step), _short(y), _short(step * 0.86), _short(height)
-                    )
-                )
+                wide = _short(step * 0.86)
+                path.append(f"M{_short(n * step)} {_short(y)}h{wide}v{_short(height)}h-{wide}z")
                 floor[n] += value
+        parts.append(Markup('<path class="bar {}" d="{}"/>').format(each.css, "".join(path)))
     return _figure(title, description, top=top, parts=parts, series=series, labels=labels)
 
 

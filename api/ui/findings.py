@@ -60,14 +60,20 @@ def _jobs(**query: str) -> str:
     return f"/ui/jobs?{urlencode(query)}"
 
 
+def queue_place(name: str) -> str:
+    """Where a queue is shown, and paused or resumed, however many there are."""
+    return f"/ui/queues?{urlencode({'name': name})}"
+
+
 def _of_queues(seen: "Overview") -> Iterator[Finding]:
     if seen.totals["dead"]:
         yield _finding("bad", "some_dead", "/ui/dead-letters", n=seen.totals["dead"])
     for queue in seen.queues:
         name, waited = queue["name"], seen.starved.get(queue["name"], 0.0)
         if queue["paused"]:
-            place = f"#queue-{name}"
-            yield _finding("warn", "queue_paused", place, queue=name, n=queue["pending"])
+            yield _finding(
+                "warn", "queue_paused", queue_place(name), queue=name, n=queue["pending"]
+            )
         elif waited > seen.due_seconds:
             yield _finding("bad", "starved", _jobs(state="pending"), queue=name, seconds=waited)
         if queue["alone_worker"] is not None:
@@ -75,16 +81,15 @@ def _of_queues(seen: "Overview") -> Iterator[Finding]:
 
 
 def _of_workers(seen: "Overview") -> Iterator[Finding]:
-    if not seen.live:
+    if not seen.crew.live:
         level = "bad" if seen.totals["due"] or seen.totals["running"] else "warn"
         yield _finding(level, "no_worker", None, n=seen.totals["due"])
     else:
         for each in (seen.counts or {}).get("unserved", ()):
             place = _jobs(state="pending", kind=each["kind"])
             yield _finding("bad", "unserved", place, kind=each["kind"], n=each["jobs"])
-    lost = sum(not each["live"] for each in seen.workers)
-    if lost:
-        yield _finding("warn", "lost_workers", "#workers", n=lost)
+    if seen.crew.lost:
+        yield _finding("warn", "lost_workers", "/ui/workers?state=lost", n=seen.crew.lost)
 
 
 def _of_delivery(seen: "Overview") -> Iterator[Finding]:
@@ -104,7 +109,8 @@ def _of_stops(seen: "Overview") -> Iterator[Finding]:
     """What somebody has stopped on purpose, and may have forgotten."""
     for kind in seen.kinds:
         if kind["paused"]:
-            yield _finding("warn", "kind_paused", "#kinds", kind=kind["name"])
+            place = f"/ui/kinds?{urlencode({'name': kind['name']})}"
+            yield _finding("warn", "kind_paused", place, kind=kind["name"])
     for freeze in seen.freezes:
         books = " · ".join(filter(None, (freeze["company"], freeze["brand"])))
         reason = freeze["reason"] or "–"

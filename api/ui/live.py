@@ -195,7 +195,9 @@ class LiveStream(Response):
             changed = {name: html for name, html in parts.items() if told.get(name) != html}
             told |= changed
             # Also when nothing changed: the page says how fresh it is.
-            await say(b"event: parts\ndata: " + json.dumps(changed).encode() + b"\n\n")
+            await say(
+                b"event: parts\ndata: " + json.dumps(changed, ensure_ascii=False).encode() + b"\n\n"
+            )
 
     async def _still_may(self) -> bool:
         """Whether the session still is the one that may see this; a database that is away may.

@@ -1,8 +1,7 @@
 """What the overview shows: read once for all who look."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Literal
 
@@ -16,13 +15,15 @@ from api.ui.findings import Finding, find
 from shared.access import Scope
 from shared.alerts.state import open_alerts
 from shared.database import DATABASE_ERRORS
+from shared.jobs.crew import Crew, read_crew
 from shared.jobs.freeze import list_freezes
 from shared.jobs.kinds import list_kinds
 from shared.jobs.minutes import History, read_history, read_rates
-from shared.jobs.queues import MOST_COUNTED, list_queues, list_workers
+from shared.jobs.queues import MOST_COUNTED, list_queues
 
-# Workers that have gone without a word are shown for so long.
-LOST_SHOWN = timedelta(hours=1)
+# What comes live every two seconds stays small, whatever there is: so many rows of each list, those
+# that matter; the others stand on pages of their own.
+MOST_ROWS = 10
 # What changes by the minute is not asked for every two seconds.
 HISTORY_SECONDS = 15.0
 Span = Literal["hour", "day"]
@@ -38,7 +39,7 @@ class Overview:
     """
 
     queues: Sequence[Mapping[str, Any]]
-    workers: Sequence[Mapping[str, Any]]
+    crew: Crew
     kinds: Sequence[RowMapping]
     freezes: Sequence[RowMapping]
     counts: Mapping[str, Any] | None
@@ -46,16 +47,6 @@ class Overview:
     history: History
     rates: Mapping[str, float]
     due_seconds: float
-
-    @property
-    def live(self) -> int:
-        """How many workers are alive."""
-        return sum(each["live"] for each in self.workers)
-
-    @property
-    def slots(self) -> int:
-        """How many jobs the workers alive may run at once."""
-        return sum(each["slots"] for each in self.workers if each["live"])
 
     @property
     def totals(self) -> Mapping[str, int]:
@@ -96,6 +87,24 @@ class Overview:
         )
 
     @property
+    def shown_queues(self) -> Sequence[Mapping[str, Any]]:
+        """The queues that matter: paused ones, those that starve, bury or do most; by name."""
+        return _shown(
+            self.queues,
+            lambda each: (
+                not each["paused"],
+                each["paused"] or self.starved.get(each["name"], 0.0) <= self.due_seconds,
+                -each["dead"],
+                -each["running"] - each["pending"],
+            ),
+        )
+
+    @property
+    def shown_kinds(self) -> Sequence[RowMapping]:
+        """The kinds that matter: paused ones and those that run most; by name."""
+        return _shown(self.kinds, lambda each: (not each["paused"], -each["running"]))
+
+    @property
     def findings(self) -> Sequence[Finding]:
         """What is wrong, the worst first."""
         return find(self)
@@ -116,21 +125,16 @@ class OverviewReader:
         everywhere, scope = self.scope.is_everything, self.scope
         async with self.resources.reading() as conn:
             queues = await list_queues(conn, scope=scope)
-            workers = await list_workers(conn, scope=scope)
+            crew = await read_crew(conn, most=MOST_ROWS, scope=scope)
             kinds = await list_kinds(conn, scope=scope)
             freezes = await list_freezes(conn, scope=scope)
             alerts = await open_alerts(conn) if everywhere else None
             history, rates = await self._past(conn)
         counts = await self._counts() if everywhere else None
         rules = rules_of(self.resources)
-        now = datetime.now(UTC)
         return Overview(
             queues=[dict(row) for row in queues],
-            workers=[
-                _worker(row, everywhere=everywhere)
-                for row in workers
-                if row["live"] or now - row["seen_at"] < LOST_SHOWN
-            ],
+            crew=crew_as_seen(crew, everywhere=everywhere),
             kinds=kinds,
             freezes=freezes,
             counts=counts,
@@ -158,14 +162,27 @@ class OverviewReader:
         return self._history
 
 
-def _worker(row: RowMapping, *, everywhere: bool) -> dict[str, Any]:
+def _shown(rows: Sequence[Any], order: Callable[[Any], tuple[Any, ...]]) -> Sequence[Any]:
+    """The first of them by `order`, as many as are shown, by name: names do not jump about."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    first = sorted(rows, key=lambda each: (*order(each), str(each["name"])))[:MOST_ROWS]
+    return sorted(first, key=lambda each: str(each["name"]))
+
+
+def crew_as_seen(crew: Crew, *, everywhere: bool) -> Crew:
+    """As who sees all companies may know it, or who does not."""
+    return Crew(
+        groups=crew.groups,
+        notable=[worker_as_seen(each, everywhere=everywhere) for each in crew.notable],
+    )
+
+
+def worker_as_seen(row: Mapping[str, Any], *, everywhere: bool) -> Mapping[str, Any]:
     """Where a worker is, is for accounts of all companies; others see the end of its id."""
-    shown = dict(row)
-    shown["slots"] = sum(each["slots"] for each in row["queues"])
-    shown["free"] = sum(each["free_slots"] for each in row["queues"])
-    if not everywhere:
-        shown |= {"worker_id": end_of_id(row["worker_id"]), "host": None, "pid": None}
-    return shown
+    if everywhere:
+        return row
+    return dict(row) | {"worker_id": end_of_id(row["worker_id"]), "host": None, "pid": None}
 
 
 def counted(number: int) -> bool:

@@ -3,6 +3,7 @@
 from urllib.parse import urlsplit
 
 HOME = "/ui/"
+QUEUES, WORKERS, KINDS = "/ui/queues", "/ui/workers", "/ui/kinds"
 LOGIN = "/ui/login"
 LOGOUT = "/ui/logout"
 STATIC = "/ui/static/"

@@ -49,7 +49,7 @@ def _link(found: Mapping[str, str | None], language: Language, own: str) -> Mark
     if found["at"]:
         return instant(datetime.fromisoformat(found["at"]), language)
     if found["queue"]:
-        return Markup('{}<a href="/ui/#queue-{}">{}</a>').format(
+        return Markup('{}<a href="/ui/queues?name={}">{}</a>').format(
             found["queue_word"], found["queue"], found["queue"]
         )
     job = found["job"] or ""

@@ -4,10 +4,22 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-from api.ui.routes import dead_letters, job, jobs, login, overview, pausing, runs, simulator, static
+from api.ui.routes import (
+    dead_letters,
+    job,
+    jobs,
+    lists,
+    login,
+    overview,
+    pausing,
+    runs,
+    simulator,
+    static,
+)
 
 PAGE_ROUTERS: Sequence[APIRouter] = (
     overview.router,
+    lists.router,
     pausing.router,
     login.router,
     jobs.router,

@@ -17,9 +17,22 @@ from api.ui.paths import HOME
 from api.ui.words import all_words, translate
 
 router = APIRouter()
-PARTS = ("verdict", "tiles", "alerts", "charts", "queues", "workers", "kinds")
+# The id of each part that changes, and its template. Kinds stand in a fold: they are read with the
+# page, and a paused one is told on top.
+PARTS = {
+    **{
+        part: f"overview_{part}.html"
+        for part in ("verdict", "tiles", "alerts", "charts", "queues", "crew", "workers")
+    },
+    "more-queues": "overview_more_queues.html",
+}
 PAUSE = "/ui/queues/{queue}/pause"
-OFFERED = (("GET", "/ui/jobs"), ("GET", "/ui/dead-letters"), ("POST", PAUSE))
+OFFERED = (
+    *(("GET", f"/ui/{name}") for name in ("jobs", "dead-letters", "queues", "workers", "kinds")),
+    ("POST", PAUSE),
+)
+# As the rows of the lists: of findings and alerts the first stand here.
+MOST_TOLD = 6
 
 
 @router.get("/ui")
@@ -57,7 +70,7 @@ def _offered(request: Request) -> frozenset[str]:
 
 def _show(browser: Browser, seen: Overview, *, offered: frozenset[str]) -> Mapping[str, str]:
     values = _values(seen, browser, offered)
-    return {part: fragment(browser, f"overview_{part}.html", **values) for part in PARTS}
+    return {part: fragment(browser, template, **values) for part, template in PARTS.items()}
 
 
 def _values(seen: Overview, browser: Browser, offered: frozenset[str]) -> dict[str, Any]:
@@ -75,6 +88,11 @@ def _values(seen: Overview, browser: Browser, offered: frozenset[str]) -> dict[s
 
     return {
         "seen": seen,
+        "queues": seen.shown_queues,
+        "rates": seen.rates,
+        "kinds": seen.shown_kinds,
+        "workers": seen.crew.notable,
+        "most": MOST_TOLD,
         "leads": leads,
         "summary": summary,
         "counted": counted,
