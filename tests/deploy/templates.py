@@ -19,7 +19,7 @@ from tests.services import ROOT
 PLACE = ROOT / "deploy"
 # In the order in which they are applied.
 STACKS = ("base", "roles", "migrate", "chot", "alarms")
-SERVICES = "sqs,s3,cloudformation,iam,ecs,elbv2,logs,cloudwatch,sns,ec2,ecr,sts,ssm"
+SERVICES = "sqs,s3,cloudformation,iam,ecs,elbv2,logs,cloudwatch,sns,ec2,ecr,sts,ssm,kms"
 STACK_SECONDS = 30.0
 IMAGE = "123456789012.dkr.ecr.ap-southeast-1.amazonaws.com/chot"
 CERTIFICATE = f"arn:aws:acm:{REGION}:000000000000:certificate/11111111-2222-3333-4444-555555555555"
@@ -92,11 +92,12 @@ class Account:
         """boto3's client of a service; it has no types of its own."""
         return _client(self.endpoint, service)
 
-    def apply(self, name: str, **given: str) -> dict[str, str]:
+    def apply(self, name: str, *, stack_name: str = "", **given: str) -> dict[str, str]:
         """Create the stack; answers its outputs, AssertionError with what failed."""
+        stack_name = stack_name or name
         formation = self.client("cloudformation")
         formation.create_stack(
-            StackName=name,
+            StackName=stack_name,
             TemplateBody=json.dumps(for_emulator(template(name))),
             Parameters=[
                 {"ParameterKey": key, "ParameterValue": value} for key, value in given.items()
@@ -105,12 +106,12 @@ class Account:
         )
         until = monotonic() + STACK_SECONDS
         while True:
-            stack = formation.describe_stacks(StackName=name)["Stacks"][0]
+            stack = formation.describe_stacks(StackName=stack_name)["Stacks"][0]
             if not stack["StackStatus"].endswith("_IN_PROGRESS"):
                 break
-            assert monotonic() < until, f"{name} is still {stack['StackStatus']}"
+            assert monotonic() < until, f"{stack_name} is still {stack['StackStatus']}"
             sleep(0.1)
-        events = formation.describe_stack_events(StackName=name)["StackEvents"]
+        events = formation.describe_stack_events(StackName=stack_name)["StackEvents"]
         failed = [
             (each["LogicalResourceId"], each.get("ResourceStatusReason"))
             for each in events

@@ -245,13 +245,23 @@ def test_every_alarm_tells_the_topic(account: Account) -> None:
         assert named["Deployment"] == "chot"
 
 
-def test_only_the_balancer_reaches_an_api_and_nobody_a_worker(account: Account) -> None:
+def test_who_reaches_what(account: Account) -> None:
+    """The balancer an api; who reads metrics each task, at that port; nobody else anything."""
     groups = account.client("ec2").describe_security_groups()["SecurityGroups"]
-    said = {each["Description"]: each["IpPermissions"] for each in groups}
-    (balancer,) = [rules for text, rules in said.items() if "balancer of Chot" in text]
-    assert [each["FromPort"] for each in balancer] == [443]
-    (api,) = [rules for text, rules in said.items() if text.startswith("The api of Chot")]
-    assert [each["FromPort"] for each in api] == [8000]
-    assert all(each["UserIdGroupPairs"] and not each["IpRanges"] for each in api)
-    (worker,) = [rules for text, rules in said.items() if text.startswith("Workers and")]
-    assert worker == []
+    said = {each["Description"]: each for each in groups}
+    ids = {each["GroupId"]: text for text, each in said.items()}
+
+    def reached(text: str) -> dict[int, set[str]]:
+        found: dict[int, set[str]] = {}
+        for each in said[text]["IpPermissions"]:
+            assert each["FromPort"] == each["ToPort"]
+            assert not each["IpRanges"], "by group, not by address"
+            pairs = {ids[pair["GroupId"]] for pair in each["UserIdGroupPairs"]}
+            found.setdefault(each["FromPort"], set()).update(pairs)
+        return found
+
+    balancer, readers = "The balancer of Chot", "Whoever reads the metrics of Chot"
+    assert [each["FromPort"] for each in said[balancer]["IpPermissions"]] == [443]
+    assert reached("The api of Chot") == {8000: {balancer, readers}}
+    assert reached("Workers and migration of Chot") == {9464: {readers}}
+    assert said[readers]["IpPermissions"] == []

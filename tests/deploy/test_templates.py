@@ -123,6 +123,27 @@ def test_a_worker_starts_with_what_its_task_gives_it(inside: Any, drain: str) ->
     assert settings.files_bucket == "chot-files"
 
 
+def test_a_worker_shows_its_metrics_where_prometheus_is_let_in(inside: Any) -> None:
+    """As docs/metrics.md promises it: one port for the process, its container and its group."""
+    inside(environment("WorkerTask"))
+    settings = load(WorkerSettings)
+    (mapped,) = container("WorkerTask")["PortMappings"]
+    groups = of_type("base", "AWS::EC2::SecurityGroup")
+    (rule,) = groups["WorkerGroup"]["SecurityGroupIngress"]
+    assert settings.worker_metrics_host == "0.0.0.0"  # noqa: S104 - one container, one group
+    assert settings.worker_metrics_port == mapped["ContainerPort"] == rule["FromPort"]
+    assert rule["FromPort"] == rule["ToPort"]
+    assert rule["SourceSecurityGroupId"] == {"Ref": "MetricsGroup"}
+    (of_api,) = [
+        each
+        for each in groups["ApiGroup"]["SecurityGroupIngress"]
+        if each["SourceSecurityGroupId"] == {"Ref": "MetricsGroup"}
+    ]
+    assert of_api["FromPort"] == container("ApiTask")["PortMappings"][0]["ContainerPort"]
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    assert f"{settings.worker_metrics_port}" in page
+
+
 def test_an_api_starts_with_what_its_task_gives_it(inside: Any) -> None:
     found = environment("ApiTask")
     assert set(found) - names_of(ApiSettings) == {"AWS_REGION"}
