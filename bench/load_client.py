@@ -10,7 +10,6 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from time import perf_counter
 
 END_OF_HEAD = b"\r\n\r\n"
@@ -110,11 +109,11 @@ async def closed_loop(
     requests: Iterator[bytes],
     *,
     clients: int,
-    most: int,
+    count: int,
     accepted: frozenset[int] = frozenset({200, 201, 202}),
 ) -> Load:
-    """`most` requests by as many connections; each sends again as soon as it is answered."""
-    run = _Run(requests, accepted, most)
+    """`count` requests by as many connections; each sends again as soon as it is answered."""
+    run = _Run(requests, accepted, count)
     lines = await _connect(port, run, clients)
     began = perf_counter()
     for line in lines:
@@ -128,16 +127,16 @@ async def open_loop(
     requests: Iterator[bytes],
     *,
     per_second: float,
-    most: int,
+    count: int,
     clients: int = 50,
     accepted: frozenset[int] = frozenset({200, 201, 202}),
 ) -> Load:
-    """`most` requests, evenly spread, that wait for nobody's answer."""
-    run = _Run(requests, accepted, most, closed=False)
+    """`count` requests, evenly spread, that wait for nobody's answer."""
+    run = _Run(requests, accepted, count, closed=False)
     lines = await _connect(port, run, clients)
     run.free.extend(lines)
     began = perf_counter()
-    for number in range(most):
+    for number in range(count):
         due = began + number / per_second
         if (early := due - perf_counter()) > 0:
             await asyncio.sleep(early)
