@@ -21,6 +21,7 @@ from shared.logs import alert, log
 from shared.settings import LeaseTiming
 from shared.telling import told
 from worker.claim import read_input
+from worker.completions import Completions
 from worker.context import Engines, JobContext
 from worker.handlers import Handler
 from worker.heartbeat import Heart
@@ -68,6 +69,7 @@ class Runner:
     draining: asyncio.Event  # stop receiving; handlers reach a checkpoint
     releasing: asyncio.Event  # the drain's time is over: what still runs is handed back
     kill_grace_seconds: float
+    completions: Completions | None = None  # without, each job is completed by itself
 
 
 async def run_attempt(runner: Runner, held: HeldLease) -> Outcome:
@@ -284,6 +286,12 @@ def _settled(
 
 
 async def _exit(runner: Runner, held: HeldLease, outcome: Succeeded | Failed | Released) -> bool:
+    if (
+        isinstance(outcome, Succeeded)
+        and runner.completions is not None
+        and await runner.completions.complete(held, outcome.result)
+    ):
+        return True
     async with _leaving(runner, held) as conn:
         match outcome:
             case Succeeded():

@@ -1,6 +1,8 @@
 """Claim: the one statement that turns a delivery into the right to run a job."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -33,7 +35,7 @@ from shared.logs import log
 from shared.settings import LeaseTiming
 from shared.telling import told
 from shared.types import ClaimedJob, Fence, JobId, Lease, LeaseToken, WorkerId
-from worker.lease import HeldLease
+from worker.lease import HeldLease, Input
 
 # Both arms: pending and due, or running under a lease that ran out by the database's clock.
 MAY_BE_CLAIMED = f"""
@@ -323,17 +325,45 @@ def job_of(row: Any, *, payload: Any) -> ClaimedJob:
 
 # A new statement after the claim has committed: a claim that waited for a zombie's commit would
 # itself still see the side rows as they were before.
-READ_INPUT = text("""
-    SELECT p.payload::text AS payload, o.checkpoint::text AS checkpoint
-      FROM chot.job_payloads p
-      LEFT JOIN chot.job_outputs o ON o.job_id = p.job_id WHERE p.job_id = :job_id""")
+_INPUT = """
+    SELECT p.job_id, p.payload::text AS payload, o.checkpoint::text AS checkpoint
+      FROM chot.job_payloads p LEFT JOIN chot.job_outputs o ON o.job_id = p.job_id"""
+READ_INPUT = text(f"{_INPUT} WHERE p.job_id = :job_id")
+READ_INPUTS = text(f"{_INPUT} WHERE p.job_id = ANY(CAST(:ids AS uuid[]))")
 
 
-async def read_input(engine: AsyncEngine, held: HeldLease) -> tuple[str, str | None]:
+def share_inputs(engine: AsyncEngine, claimed: Sequence[HeldLease]) -> None:
+    """Begin to read what all of them start from in one statement, now that they are claimed."""
+    if len(claimed) < 2:
+        return
+    reading = asyncio.create_task(_read_inputs(engine, [held.lease.job_id for held in claimed]))
+    reading.add_done_callback(_look_at)
+    for held in claimed:
+        held.inputs = reading
+
+
+async def _read_inputs(engine: AsyncEngine, ids: Sequence[JobId]) -> Mapping[JobId, Input]:
+    async with engine.connect() as conn:
+        rows = await conn.execute(READ_INPUTS, {"ids": ids})
+        return {JobId(row.job_id): (row.payload, row.checkpoint) for row in rows}
+
+
+def _look_at(reading: "asyncio.Task[Mapping[JobId, Input]]") -> None:
+    """Nobody may be left who waits for it; unseen, its error would be shouted into the log."""
+    if not reading.cancelled():
+        reading.exception()
+
+
+async def read_input(engine: AsyncEngine, held: HeldLease) -> Input:
     """The claimed job's payload and last committed checkpoint, both as JSON text.
 
     Model: action read_input.
     """
+    reading, held.inputs = held.inputs, None
+    if reading is not None:
+        with suppress(DBAPIError, OSError):  # then each asks for itself
+            if (shared := (await asyncio.shield(reading)).get(held.lease.job_id)) is not None:
+                return shared
     async with connected(engine, held.drivers) as conn:
         row = (await conn.execute(READ_INPUT, {"job_id": held.lease.job_id})).one()
     return row.payload, row.checkpoint

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -16,11 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.errors import LeaseLost
 from shared.jobs.guards import Guards
 from shared.sqs import Delivery
-from shared.types import ClaimedJob, Lease
+from shared.types import ClaimedJob, JobId, Lease
 from worker.pace import Pace, pace_columns
 from worker.signals import SELF_FENCES
 
 StopCause = Literal["expired", "timeout", "taken", "cancelled"]
+Input = tuple[str, str | None]  # payload and last committed checkpoint, both as JSON text
 # These two mean that the process itself may be stuck; a fence that moved does no harm to it.
 CAUSES_TO_EXIT = frozenset({"expired", "timeout"})
 
@@ -90,6 +91,7 @@ class HeldLease:
     queue_seconds: float | None = None  # from due to claimed
     taken_over: bool = False
     delivery: Delivery | None = None
+    inputs: "asyncio.Future[Mapping[JobId, Input]] | None" = None  # read for all of its claim
     received_at: float = 0.0
     visible_set_at: float = 0.0
     hard_deadline: float = float("inf")
@@ -208,19 +210,29 @@ async def read_owners(conn: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, 
     return {row.id: row for row in await conn.execute(READ_OWNERS, {"ids": list(ids)})}
 
 
-_PACE = pace_columns(
-    "CAST(:reached AS bigint)",
-    "CAST(:rate AS double precision)",
-    "CAST(:age AS double precision)",
-)
-# The larger done wins, wherever it came from: a heartbeat may carry an older report.
-SET_PROGRESS = f"""progress_done = greatest(j.progress_done, CAST(:done AS bigint)),
-               progress_total = coalesce(CAST(:total AS bigint), j.progress_total),
-               progress_unit = coalesce(CAST(:unit AS text), j.progress_unit),
+def _set_progress(value: Callable[[str, str], str]) -> str:
+    """The SET that stores a report; `value` is where a parameter of a type comes from.
+
+    The larger done wins, wherever it came from: a heartbeat may carry an older report.
+    """
+    done, message = value("done", "bigint"), value("message", "text")
+    pace = pace_columns(
+        value("reached", "bigint"),
+        value("rate", "double precision"),
+        value("age", "double precision"),
+    )
+    return f"""progress_done = greatest(j.progress_done, {done}),
+               progress_total = coalesce({value("total", "bigint")}, j.progress_total),
+               progress_unit = coalesce({value("unit", "text")}, j.progress_unit),
                progress_message = CASE
-                   WHEN CAST(:done AS bigint) >= coalesce(j.progress_done, 0)
-                   THEN CAST(:message AS text) ELSE j.progress_message END,
-               {_PACE}"""
+                   WHEN {done} >= coalesce(j.progress_done, 0)
+                   THEN {message} ELSE j.progress_message END,
+               {pace}"""
+
+
+SET_PROGRESS = _set_progress(lambda name, type_: f"CAST(:{name} AS {type_})")
+# The same of many jobs: of their rows `m`.
+SET_PROGRESS_OF_MANY = _set_progress(lambda name, _: f"m.{name}")
 
 # The fence: the last statement before COMMIT. It compares no expiry: whoever holds fence and
 # token is the owner until someone else has claimed.

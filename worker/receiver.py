@@ -1,8 +1,12 @@
-"""Receiver: one a queue. Asks SQS for at most the free slots, claims, and starts the attempts."""
+"""Receiver: one a queue. Asks SQS for at most the free slots, claims, and starts the attempts.
+
+It asks on while it claims: what a receive brings meanwhile is claimed together, in one statement.
+"""
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from math import ceil
 from time import monotonic
 from uuid import UUID
@@ -15,10 +19,10 @@ from shared.errors import PoisonMessage
 from shared.logs import alert, log
 from shared.messages import parse_message
 from shared.publishing import leave_window
-from shared.sqs import TRANSPORT_ERRORS, Delivery, SqsClient
+from shared.sqs import BATCH, TRANSPORT_ERRORS, Delivery, SqsClient
 from shared.telling import told
 from shared.types import JobId
-from worker.claim import Claimant, claim_jobs
+from worker.claim import Claimant, claim_jobs, share_inputs
 from worker.dead_letter import bury_message
 from worker.deliveries import Deliveries
 from worker.lease import HeldLease
@@ -40,6 +44,9 @@ from worker.signals import MISSES
 
 LONGEST_BACKOFF_SECONDS = 5.0
 LOCKED_ROW_SECONDS = 2
+# As many at once as slots free up in a moment, so that messages come by the ten under load.
+GATHER_SECONDS = 0.02
+MOST_CLAIMS = 100
 
 
 class Receiver:
@@ -78,6 +85,10 @@ class Receiver:
         self._run_alone = run_alone
         self._wake_relay = wake_relay
         self._running = 0
+        self._claiming = 0  # deliveries that are being claimed: each may take a slot
+        self._received: list[tuple[Delivery, float]] = []
+        self._claims: asyncio.Task[None] | None = None
+        self._failed: Exception | None = None
         self._changed = asyncio.Event()
         self._failures = 0
         self._strangers: set[UUID] = set()
@@ -102,23 +113,36 @@ class Receiver:
         self.presence.set_free(0 if self.held_back else self.presence.slots - self._running)
         self._changed.set()
 
+    @property
+    def _room(self) -> int:
+        """Slots that nothing received may still take."""
+        return max(0, self.presence.free_slots - self._claiming - len(self._received))
+
     async def run(self, stop: asyncio.Event) -> None:
         """Receive until `stop`; an open long poll is left to end, what it brings is handed back."""
-        while not stop.is_set():
-            if self.presence.free_slots == 0:
-                await self._wait(stop, None)
-                continue
-            try:
-                await self._receive(stop)
-                self._failures = 0
-            except Exception as error:  # noqa: BLE001 - one odd message must not end the queue
-                if not (isinstance(error, TRANSPORT_ERRORS) or is_unreachable(error)):
-                    log.exception("receive.failed", queue=self.queue)
-                self._failures += 1
-                said = told(error)
-                log.warning("receive.waits", queue=self.queue, error=said)
-                grown = min(LONGEST_BACKOFF_SECONDS, 0.2 * 2.0 ** min(self._failures, 10))
-                await self._wait(stop, random.uniform(grown / 2, grown))
+        try:
+            while not stop.is_set():
+                if self._room == 0:
+                    await self._wait(stop, None)
+                    continue
+                try:
+                    await self._gather(stop)
+                    await self._receive(stop)
+                except Exception as error:  # noqa: BLE001 - one odd message must not end the queue
+                    await self._back_off(error, stop)
+            if self._claims is not None:
+                await asyncio.wait({self._claims})
+        finally:
+            if self._claims is not None:
+                self._claims.cancel()
+
+    async def _back_off(self, error: Exception, stop: asyncio.Event) -> None:
+        if not (isinstance(error, TRANSPORT_ERRORS) or is_unreachable(error)):
+            log.error("receive.failed", queue=self.queue, exc_info=error)
+        self._failures += 1
+        log.warning("receive.waits", queue=self.queue, error=told(error))
+        grown = min(LONGEST_BACKOFF_SECONDS, 0.2 * 2.0 ** min(self._failures, 10))
+        await self._wait(stop, random.uniform(grown / 2, grown))
 
     async def _wait(self, stop: asyncio.Event, seconds: float | None) -> None:
         self._changed.clear()
@@ -129,12 +153,27 @@ class Receiver:
         for wait in waits:
             wait.cancel()
 
+    async def _gather(self, stop: asyncio.Event) -> None:
+        """While slots are ending one by one, wait a moment for more of them."""
+        enough = min(BATCH, self.presence.slots // 4)
+        until = monotonic() + GATHER_SECONDS
+        while self._room < enough and not stop.is_set() and monotonic() < until:
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(until - monotonic()):
+                    await self._changed.wait()
+
     async def _receive(self, stop: asyncio.Event) -> None:
+        if (failed := self._failed) is not None:
+            self._failed = None
+            raise failed
+        if self._room == 0:
+            return
         began = monotonic()
         visibility = self._claimant.timing.visibility
         deliveries = await self._sqs.receive(
             self.queue,
-            most=self.presence.free_slots,
+            most=self._room,
             wait_seconds=self._poll_seconds,
             visibility_seconds=round(visibility),
         )
@@ -142,23 +181,50 @@ class Receiver:
         if not deliveries:
             # Nothing was there at any moment since the poll began: that is what it proves.
             self.presence.empty_receive_at = began
-        elif stop.is_set() or self.held_back:
-            await self._deliveries.put_off(dict.fromkeys(deliveries, 0))
-        else:
-            await self._claim(deliveries, received_at=monotonic())
+            if self._claims is None:
+                self._failures = 0
+            return
+        self._received += [(delivery, monotonic()) for delivery in deliveries]
+        if self._claims is None:
+            self._claims = asyncio.create_task(self._claim_all(stop), name=f"claims {self.queue}")
+
+    async def _claim_all(self, stop: asyncio.Event) -> None:
+        """Claim what has been received, until nothing has been meanwhile."""
+        try:
+            while self._received:
+                batch, self._received = self._received[:MOST_CLAIMS], self._received[MOST_CLAIMS:]
+                deliveries = [delivery for delivery, _ in batch]
+                if stop.is_set() or self.held_back:
+                    await self._deliveries.put_off(dict.fromkeys(deliveries, 0))
+                else:
+                    await self._claim(deliveries, received_at=batch[0][1])
+                    self._failures = 0
+        except Exception as error:  # noqa: BLE001 - told to run(), which waits before it asks again
+            self._failed = error
+            self._received.clear()  # what was not looked at comes back by itself
+        finally:
+            self._claims = None
+            self._changed.set()
 
     async def _claim(self, deliveries: Sequence[Delivery], received_at: float) -> None:
-        ours = await self._sorted_out(deliveries)
-        if not ours:
-            return
-        claimed = await claim_jobs(self._engine, self._claimant, list(ours))
-        for held in claimed:
-            self._begin(held, ours.pop(held.lease.job_id), received_at)
-        if ours:
-            await self._settle(ours, received_at)
+        self._claiming = len(deliveries)
+        try:
+            ours = await self._sorted_out(deliveries)
+            if not ours:
+                return
+            claimed = await claim_jobs(self._engine, self._claimant, list(ours))
+            share_inputs(self._engine, claimed)
+            for held in claimed:
+                self._begin(held, ours.pop(held.lease.job_id), received_at)
+            if ours:
+                await self._settle(ours, received_at)
+        finally:
+            self._claiming = 0
+            self._changed.set()
 
     def _begin(self, held: HeldLease, delivery: Delivery | None, received_at: float) -> None:
         held.delivery, held.received_at, held.visible_set_at = delivery, received_at, received_at
+        self._claiming -= 1
         self.slot_taken()
         self._start(self, held)
 

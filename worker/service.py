@@ -19,6 +19,7 @@ from shared.types import JobId
 from worker.alone import free_alone, reserve_alone
 from worker.attempt import Runner, Stuck, run_attempt
 from worker.claim import Claimant, claim_jobs
+from worker.completions import Completions
 from worker.context import Engines
 from worker.deliveries import Deliveries
 from worker.ecs import agent_uri, task_name
@@ -154,6 +155,7 @@ class Worker:
             draining=self._draining,
             releasing=self._releasing,
             kill_grace_seconds=grace,
+            completions=Completions(engines.auto),
         )
         heart.start(asyncio.get_running_loop())
         while not await heart.first_beat(FIRST_BEAT_SECONDS):

@@ -24,8 +24,16 @@ from shared.outbox import DELETE_SENT, SECONDS_TO_NEXT
 from shared.publishing import LEAVE_WINDOW, PER_SLOT, TAKE_DUE, take
 from tests.factories import claimant
 from tests.services import Database, DatabaseServer
-from worker.claim import CLAIM_JOBS, CLAIM_LIMITED, CLAIM_ONE, FIND_CLAIMS, READ_INPUT
+from worker.claim import (
+    CLAIM_JOBS,
+    CLAIM_LIMITED,
+    CLAIM_ONE,
+    FIND_CLAIMS,
+    READ_INPUT,
+    READ_INPUTS,
+)
 from worker.cleanup import LOCK_ONE_DUE
+from worker.completions import COMPLETE_MANY
 from worker.lease import HOLD_FENCE, READ_ATTEMPT, READ_OWNERS, RENEW_LEASES
 from worker.outcome import COMPLETE_JOB, FAIL_JOB, RELEASE_JOB
 from worker.reaper import REAP_EXPIRED
@@ -81,6 +89,10 @@ BEAT = {
     "ages": [1.0] * 100,
     "lease": 30.0,
 }
+MANY = {name: BEAT[name] for name in ("ids", "fences", "tokens", "done", "reached")}
+MANY |= {"total": BEAT["totals"], "unit": BEAT["units"], "message": BEAT["messages"]}
+MANY |= {"rate": BEAT["rates"], "age": BEAT["ages"], "checkpoint_nos": [0] * 100}
+MANY |= {"results": [None, "{}"] * 50}
 STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "claim a batch": (CLAIM_JOBS, CLAIM),
     "claim one": (CLAIM_ONE, CLAIM | {"ids": [ID], "tokens": [ID]}),
@@ -93,11 +105,13 @@ STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "count what runs of a kind": (RUNNING_OF_KIND, {"kind": "probe.write"}),
     "find claims in doubt": (FIND_CLAIMS, {"ids": [ID], "tokens": [ID]}),
     "read the input": (READ_INPUT, {"job_id": ID}),
+    "read all inputs": (READ_INPUTS, {"ids": CLAIM["ids"]}),
     "renew leases": (RENEW_LEASES, BEAT),
     "read owners": (READ_OWNERS, {"ids": BEAT["ids"]}),
     "fence": (HOLD_FENCE, OURS | PROGRESS | {"checkpoint_no": 0, "checkpoint": "{}"}),
     "read the attempt": (READ_ATTEMPT, OURS),
     "complete": (COMPLETE_JOB, OURS | PROGRESS | ENDS | {"checkpoint_no": 0}),
+    "complete many": (COMPLETE_MANY, MANY),
     "fail": (FAIL_JOB, OURS | ENDS | {"permanent": False, "delay": 1.0}),
     "release": (RELEASE_JOB, OURS | ENDS | {"delay": 1.0, "until": None}),
     "cancel": (CANCEL_JOB, ENDS | {"job_id": ID}),

@@ -30,6 +30,7 @@ from tests.protocol.sessions import effects_of, lock_job, put_effect
 from tests.services import Database
 from tests.tcp_proxy import Proxy, open_proxy
 from worker.attempt import Runner, _grace, run_attempt
+from worker.completions import Completions
 from worker.context import Engines, JobContext
 from worker.handlers import Handler
 from worker.heartbeat import Heart
@@ -64,6 +65,7 @@ def runner(engine: AsyncEngine, database: Database, **handlers: Any) -> Runner:
         draining=asyncio.Event(),
         releasing=asyncio.Event(),
         kill_grace_seconds=1,
+        completions=Completions(autocommit(engine)),
     )
 
 
