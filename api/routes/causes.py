@@ -1,4 +1,4 @@
-"""What dead jobs died of: counted together by kind, code and message."""
+"""What dead jobs died of: counted together by kind, code, type and message."""
 
 from typing import Annotated, Any
 
@@ -37,7 +37,7 @@ class ExampleView(BaseModel):
 
 
 class CauseView(BaseModel):
-    """Dead jobs that died of the same thing: equal kind, code and message.
+    """Dead jobs that died of the same thing: equal kind, code, type and message.
 
     Of a message count its first 300 characters, without what differs from job to job: `#` stands
     for each word that holds a digit, be it a number, an id or an instant.
@@ -46,8 +46,12 @@ class CauseView(BaseModel):
     cause: str = Field(description="what a redrive and the list of dead letters call it")
     kind: str
     code: str | None = Field(description="the error's code, else its type")
+    type: str | None = Field(description="the type of the error")
     message: str
     jobs: int
+    lost_all_leases: int = Field(
+        description="those of them whose lease ran out as often as may be: they may kill workers"
+    )
     first_at: str = Field(description="when the first of them died")
     last_at: str
     example: ExampleView
@@ -81,8 +85,10 @@ def cause_view(row: RowMapping) -> dict[str, Any]:
         "cause": row["cause"],
         "kind": row["kind"],
         "code": row["code"] or None,
+        "type": row["type"] or None,
         "message": row["message"],
         "jobs": row["jobs"],
+        "lost_all_leases": row["killers"],
         "first_at": show_instant(row["first_at"]),
         "last_at": show_instant(row["last_at"]),
         "example": {

@@ -56,6 +56,7 @@ class DeadJobView(BaseModel):
     brand: str | None
     attempt: int
     lost_leases: int
+    lost_all_leases: bool = Field(description="as many as may: it may kill its workers")
     finished_at: str
     error: dict[str, Any] | None
     links: dict[str, str]
@@ -133,6 +134,7 @@ def dead_job(row: RowMapping) -> dict[str, Any]:
         "brand": row["brand"],
         "attempt": row["attempt"],
         "lost_leases": row["lost_leases"],
+        "lost_all_leases": row["lost_all_leases"],
         "finished_at": show_instant(row["finished_at"]),
         "error": portable(row["error"]),
         "links": {"self": url, "redrive": f"{url}/redrive"},

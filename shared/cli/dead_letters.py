@@ -72,7 +72,7 @@ def _show_causes(found: dict[str, Any], *, as_json: bool) -> None:
             show.clock(each.get("first_at")),
             show.clock(each.get("last_at")),
             each["example"].get("id"),
-            show.reason({"code": each.get("code"), "message": each.get("message")}),
+            show.reason({name: each.get(name) for name in ("code", "type", "message")}),
         )
         for each in found["causes"]
     ]

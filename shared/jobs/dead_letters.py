@@ -6,10 +6,11 @@ from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import EVERYTHING, IN_SCOPE, Scope
-from shared.jobs.causes import CAUSE_OF_JOB
+from shared.jobs.causes import CAUSE_OF_JOB, LOST_ALL_LEASES
 
 LIST_DEAD_JOBS = text(f"""
-    SELECT j.id, j.kind, j.company, j.brand, j.attempt, j.lost_leases, j.finished_at, o.error
+    SELECT j.id, j.kind, j.company, j.brand, j.attempt, j.lost_leases, j.finished_at, o.error,
+           {LOST_ALL_LEASES} AS lost_all_leases
       FROM chot.jobs j LEFT JOIN chot.job_outputs o ON o.job_id = j.id
      WHERE j.state = 'dead' AND {IN_SCOPE}
        AND (CAST(:kind AS text) IS NULL OR j.kind = :kind)

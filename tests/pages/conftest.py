@@ -6,9 +6,11 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.settings import ApiSettings
 from dev.sqs import SqsServer
+from tests.factories import prepare_probes
 from tests.pages.browsing import guarded
 from tests.pages.chromium import Window, open_window
 from tests.pages.stack import Stack, open_stack
@@ -21,6 +23,14 @@ def settings(database: Database, company: str, queue_prefix: str) -> ApiSettings
     """Settings of an api on this test's database, which knows company ACME."""
     assert company == "ACME", "the tests are about this company"
     return api_settings(database, queue_prefix)
+
+
+@pytest.fixture
+async def probes(owner_engine: AsyncEngine, engine: AsyncEngine, company: str) -> AsyncEngine:
+    """Role app's engine, on a database that knows company ACME and the probe kinds."""
+    assert company == "ACME"
+    await prepare_probes(owner_engine, engine)
+    return engine
 
 
 @pytest.fixture

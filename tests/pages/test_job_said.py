@@ -11,7 +11,6 @@ from api.settings import ApiSettings
 from api.ui.sentence import on_page
 from api.ui.why_vietnamese import SENTENCES
 from shared.jobs.reasons import Reason
-from tests.factories import prepare_probes
 from tests.pages.browsing import text_of
 from tests.protocol.api.app import serving
 from tests.protocol.reasons import SETUPS
@@ -64,14 +63,6 @@ LEADS = {
     Reason.CANCELLED: (None, "was cancelled at", "đã bị hủy"),
     Reason.DEAD: (r'href="#attempt-1"', "leftovers are removed", "chưa được dọn"),
 }
-
-
-@pytest.fixture
-async def probes(owner_engine: AsyncEngine, engine: AsyncEngine, company: str) -> AsyncEngine:
-    """Role app's engine, on a database that knows company ACME and the probe kinds."""
-    assert company == "ACME"
-    await prepare_probes(owner_engine, engine)
-    return engine
 
 
 @pytest.fixture

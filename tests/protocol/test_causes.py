@@ -86,6 +86,38 @@ async def test_what_matters_makes_a_cause_of_its_own(probes: AsyncEngine, name: 
         assert [row["jobs"] for row in (await list_causes(conn)).rows] == [1, 1]
 
 
+async def test_types_tell_causes_apart_and_killers_are_counted(probes: AsyncEngine) -> None:
+    """A KeyError and a TypeError of one code and word; of each cause how many lost all leases."""
+    jobs = [await died(probes, "the same") for _ in range(4)]
+    for job_id, type_ in zip(jobs, ("KeyError", "KeyError", "TypeError", None), strict=True):
+        await execute(
+            probes,
+            """UPDATE chot.job_outputs
+                  SET error = jsonb_set(error, '{type}', coalesce(to_jsonb(CAST(:type AS text)), 'null'))
+                WHERE job_id = CAST(:id AS uuid)""",
+            id=job_id,
+            type=type_,
+        )
+    await execute(
+        probes,
+        "UPDATE chot.jobs SET fence = 2 * max_attempts, attempt = 2 * max_attempts, lost_leases = 2 * max_attempts WHERE id = CAST(:id AS uuid)",
+        id=jobs[1],
+    )
+    async with probes.connect() as conn:
+        found = await list_causes(conn)
+        told = {row["type"]: (row["jobs"], row["killers"]) for row in found.rows}
+        assert told == {"KeyError": (2, 1), "TypeError": (1, 0), "": (1, 0)}
+        assert (found.causes, found.killers, (await list_causes(conn, limit=1)).killers) == (
+            3,
+            1,
+            1,
+        )
+        (keys,) = [row["cause"] for row in found.rows if row["type"] == "KeyError"]
+        listed = await list_dead_jobs(conn, kind=None, before=None, limit=9, cause=keys)
+    killers = [(str(row["id"]), row["lost_all_leases"]) for row in listed]
+    assert killers == [(jobs[1], True), (jobs[0], False)]
+
+
 async def test_kind_and_code_tell_causes_apart_and_a_scope_hides_the_rest(
     probes: AsyncEngine,
 ) -> None:

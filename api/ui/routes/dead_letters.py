@@ -78,6 +78,7 @@ async def _read(resources: Resources, asked: DeadLettersQuery, who: Caller) -> d
         "cause": next((each for each in shown if each["cause"] == asked.cause), None),
         "total_jobs": causes.jobs,
         "total_causes": causes.causes,
+        "total_killers": causes.killers,
         "jobs": [dead_job(row) for row in jobs[:MOST_JOBS]],
         "older": more,
         "messages": [dead_message(row) for row in messages[:MOST_MESSAGES]],

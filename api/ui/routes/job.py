@@ -40,6 +40,7 @@ PARTS: Mapping[str, str] = {
     "job-attempts": "job_attempts.html",
     "job-result": "job_result.html",
     "job-related": "job_related.html",
+    "job-kills": "job_kills.html",
     "job-acts": "job_acts.html",
 }
 

@@ -10,11 +10,11 @@ WORDS = {
     "dead.by_cause": ("By cause", "Theo nguyên nhân"),
     "dead.by_cause_hint": (
         (
-            "Jobs of the same kind, code and message; # stands for a word with a digit in it, "
+            "Jobs of the same kind, code, error type and message; # stands for a word with a digit in it, "
             "which differs from job to job: a number, an id, an instant."
         ),
         (
-            "Công việc cùng loại, mã lỗi và lời báo; dấu # thay cho từ có chữ số, vốn khác nhau giữa "
+            "Công việc cùng loại, mã lỗi, kiểu lỗi và lời báo; dấu # thay cho từ có chữ số, vốn khác nhau giữa "
             "các công việc: số, mã, thời điểm."
         ),
     ),
@@ -60,6 +60,31 @@ WORDS = {
     "dead.redrive_one_asks": (
         "Run this job again, with a fresh budget of attempts? The audit will name you: {by}.",
         "Chạy lại công việc này với số lần chạy mới? Nhật ký kiểm soát sẽ ghi tên bạn: {by}.",
+    ),
+    "dead.kills_one": (
+        (
+            "This job lost a worker as often as may be: it may kill the process that runs it. Run "
+            "again, it runs alone on a worker whose other jobs have ended, and may take more workers "
+            "down. Find out first why they vanished: memory, a crash, a host that went."
+        ),
+        (
+            "Công việc này đã làm mất worker đến mức tối đa: có thể nó làm chết tiến trình đang chạy "
+            "nó. Khi chạy lại, nó chạy một mình trên một worker đã xong các việc khác, và có thể làm "
+            "mất thêm worker. Hãy tìm nguyên nhân trước: bộ nhớ, sập chương trình, máy ngừng."
+        ),
+    ),
+    "dead.kills": (
+        (
+            "{n} of {of} lost a worker as often as may be: they may kill the processes that run them. "
+            "Run again, each runs alone on a worker whose other jobs have ended, and may take more "
+            "workers down. Find out first why they vanished: memory, a crash, a host that went."
+        ),
+        (
+            "{n} trong {of} công việc đã làm mất worker đến mức tối đa: có thể chúng làm chết tiến "
+            "trình đang chạy chúng. Khi chạy lại, mỗi việc chạy một mình trên một worker đã xong các "
+            "việc khác, và có thể làm mất thêm worker. Hãy tìm nguyên nhân trước: bộ nhớ, sập chương "
+            "trình, máy ngừng."
+        ),
     ),
     "dead.list": ("Dead jobs, newest first", "Công việc chết, mới nhất trước"),
     "dead.died": ("Died", "Chết lúc"),
