@@ -1,6 +1,8 @@
 """A worker's own /metrics and /healthz, on the heartbeat's loop: a blocked jobs' loop is no bar.
 
 The smallest HTTP server that does: GET, one answer a connection, few connections, and short waits.
+Where all places are taken the newcomer gets that of whoever has waited longest without having asked
+anything: who connects and is silent, or slow, keeps nobody else out.
 It asks for no key and tells no company's name: it is for the network inside, as its default address
 says.
 """
@@ -15,8 +17,10 @@ from shared.errors import ConfigRefused
 from shared.logs import log
 from shared.signals import MEDIA_TYPE, process_metrics
 
-MOST_CONNECTIONS = 16
-REQUEST_SECONDS = 5.0
+MOST_CONNECTIONS = 32
+BACKLOG = 128
+HEAD_SECONDS = 2.0  # for the whole of it, however it is spread
+ANSWER_SECONDS = 5.0
 REQUEST_BYTES = 8192
 STATUS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
 UNWELL = 503
@@ -29,7 +33,7 @@ def open_socket(host: str, port: int) -> socket.socket | None:
         return None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigRefused(
             f"CHOT_WORKER_METRICS_HOST={host} and CHOT_WORKER_METRICS_PORT={port}: cannot listen "
@@ -43,13 +47,14 @@ class Served:
     def __init__(self, listening: socket.socket, alive: Callable[[], bool]) -> None:
         self._socket = listening
         self._alive = alive
-        self._open = 0
+        # In the order of their coming: whether the request's head has been read.
+        self._open: dict[asyncio.StreamWriter, bool] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Serve on the running loop."""
         self._server = await asyncio.start_server(
-            self._serve, sock=self._socket, limit=REQUEST_BYTES
+            self._serve, sock=self._socket, limit=REQUEST_BYTES, backlog=BACKLOG
         )
 
     def close(self) -> None:
@@ -58,21 +63,33 @@ class Served:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        if len(self._open) >= MOST_CONNECTIONS:
+            self._make_room()
+        self._open[writer] = False
+        # drain() is to wait until all of it is out, so that the time limit is about all of it.
+        writer.transport.set_write_buffer_limits(high=0)
         try:
-            if self._open <= MOST_CONNECTIONS:
-                async with asyncio.timeout(REQUEST_SECONDS):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(_written(self._answer(head), head.startswith(b"HEAD ")))
-                    await writer.drain()
+            async with asyncio.timeout(HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            self._open[writer] = True
+            async with asyncio.timeout(ANSWER_SECONDS):
+                writer.write(_written(self._answer(head), head.startswith(b"HEAD ")))
+                await writer.drain()
         except (OSError, EOFError, asyncio.LimitOverrunError):  # TimeoutError is an OSError
-            pass  # whoever it was has gone, or is no Prometheus
+            writer.transport.abort()  # whoever it was has gone, is slow, or is no Prometheus
         except Exception:  # noqa: BLE001 - the heart goes on, whatever a scrape does
             log.exception("metrics.not_served")
         finally:
-            self._open -= 1
+            self._open.pop(writer, None)
             with suppress(OSError):
                 writer.close()
+
+    def _make_room(self) -> None:
+        """End the one that has asked nothing for longest; where all have asked, the oldest."""
+        silent = (writer for writer, asked in self._open.items() if not asked)
+        ended = next(silent, None) or next(iter(self._open))
+        del self._open[ended]
+        ended.transport.abort()
 
     def _answer(self, head: bytes) -> Answer:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from time import monotonic
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from tests.fleet import Fleet
 from tests.journeys.looking import exited, fenced, reached, stamped, working
 from tests.scenarios.looking import api_of, post_job
 from tests.scenarios.metrics import Scraped, scrape
+from worker.served import HEAD_SECONDS
 
 EX_CONFIG = 78
 RARE = {"CHOT_METRICS_SECONDS": "0.1"}
@@ -146,15 +148,43 @@ async def test_whoever_is_slow_or_talks_too_much_is_cut_off(fleet: Fleet) -> Non
     worker, url = watched_worker(fleet)
     await working(worker)
     port = int(url.rpartition(":")[2])
-    idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(15)]
+    idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
     assert (await scraped_at(url)).value("chot_heartbeats_total", result="ok") >= 1
-    reader, writer = idle[0]
+    slow = [asyncio.create_task(a_byte_at_a_time(port)) for _ in range(40)]
+    for _ in range(5):
+        began = monotonic()
+        await scraped_at(url)
+        assert monotonic() - began < HEAD_SECONDS, "it waits for none of them"
+    found = await scraped_at(url)
+    assert found.value("chot_heartbeats_total", result="missed") == 0
+    open_files = found.value("process_open_fds")
+    assert open_files < 200, "what is idle is not kept"
+    took = await asyncio.wait_for(asyncio.gather(*slow), 30)
+    assert max(took) < 2 * HEAD_SECONDS, "a byte now and then buys no more time"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000)
     try:
         await writer.drain()
         assert await asyncio.wait_for(reader.read(), 10) == b"", "cut off without an answer"
     except ConnectionError:
         pass
-    for _, each in idle:
+    for _, each in [*idle, (reader, writer)]:
         each.close()
     await asyncio.gather(*(each.wait_closed() for _, each in idle), return_exceptions=True)
+
+
+async def a_byte_at_a_time(port: int) -> float:
+    """Send a request that never ends, every byte by itself; how long the other side listens."""
+    began = monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    gone = asyncio.create_task(reader.read())
+    try:
+        while not gone.done():
+            writer.write(b"G")
+            await writer.drain()
+            await asyncio.wait([gone], timeout=0.05)
+        await gone
+    except ConnectionError:
+        pass
+    writer.close()
+    return monotonic() - began
