@@ -2,7 +2,7 @@
 # Python 3.11 or newer and make, nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-month up test test-long faults mutants scenarios bench check format lock images clean distclean
+.PHONY: help venv demo demo-month up test test-long faults mutants scenarios bench bench-quick bench-history bench-peer check format lock images clean distclean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +30,8 @@ FAULTS_ARGS ?=
 MONTH_ARGS ?=
 MUTANTS_ARGS ?=
 SCENARIOS_ARGS ?=
-BENCH_ARGS ?= --write
+BENCH_ARGS ?=
+BENCH_PEER_ARGS ?= --write
 # The images run this version; the locks must be resolved by the same one.
 LOCK_PYTHON ?= python3.13
 DEBIAN_POSTGRES ?= /usr/lib/postgresql/15/bin
@@ -45,7 +46,9 @@ help:
 	@echo 'make faults     real processes under seeded faults, then a checker (10 min); docs/faults.md'
 	@echo 'make mutants    planted bugs, each killed by its own test (15 min); writes docs/mutants.md'
 	@echo 'make scenarios  47 failures of other job systems, tried on this one; writes docs/scenarios.md'
-	@echo 'make bench      a million movements by every method, beside Tryton (20 min); docs/bench.md'
+	@echo 'make bench      every figure beside what this machine can do at all (20 min); bench/README.md'
+	@echo '                make bench-quick: 2 min; bench-history: five million jobs, hours'
+	@echo 'make bench-peer a million movements by every method, beside Tryton (20 min); docs/bench.md'
 	@echo 'make check      format, lint, import contracts, types'
 	@echo 'make format     let ruff format and fix what it can'
 	@echo 'make lock       resolve requirements/*.txt again (needs Python 3.13)'
@@ -103,6 +106,15 @@ faults: venv
 
 bench: venv
 	$(BIN)/python -m bench $(BENCH_ARGS)
+
+bench-quick: venv
+	$(BIN)/python -m bench --scale quick $(BENCH_ARGS)
+
+bench-history: venv
+	$(BIN)/python -m bench --scale long $(BENCH_ARGS)
+
+bench-peer: venv
+	$(BIN)/python -m bench.beside $(BENCH_PEER_ARGS)
 
 check: venv
 	$(BIN)/ruff format --check .

@@ -1,111 +1,121 @@
-"""`python -m bench`: how long costing takes, and how long a public peer takes for the same.
+"""`python -m bench [ROW…]`: each figure beside the limit of the same machine, in the same run.
 
-Prints JSON; with --write also docs/bench.md. The first run installs the peer.
+Prints a table; JSON and a picture go to --out. --write puts the table into the project's README,
+from this run or, with --from, from the JSON of earlier ones (a later file's rows win).
 """
 
 import argparse
 import asyncio
 import json
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.costing import METHODS, Measured, Size, load_company, measure
-from bench.peer import METHODS as PEER_METHODS
-from bench.peer import Compared, Peer, compare
-from bench.posting import DOCUMENTS, measure_posting
-from bench.report import page, write_page
-from bench.running import Bench, BenchFailed, add_worker, open_bench
-from dev.processes import StartFailed
+from bench.machine import machine_line, read_commit, read_machine, read_versions
+from bench.place import open_place
+from bench.plot import plot
+from bench.readme import write_readme
+from bench.row import Scale
+from bench.rows.all import NAMES, row_named, rows_of
+from bench.suite import row_run_of, run_row
+from bench.words import table
 from dev.stack import say_on_stderr
 from dev.stack_config import ROOT
 
-# What the peer takes some minutes for, on two cores.
-PEER_SIZES = (400, 2_000, 5_000)
+OUT = ROOT / ".chot" / "bench"
+KEPT = ROOT / "bench" / "run.json"
+PICTURE = ROOT / "bench" / "run.svg"
 
 
 def main() -> None:
-    """Run the command line; 1 with a sentence where something did not end well."""
-    asked = _parser().parse_args()
-    try:
-        found = asyncio.run(_run(asked))
-    except (BenchFailed, StartFailed, TimeoutError) as failure:
-        sys.exit(f"bench: {failure}")
-    print(json.dumps(found, indent=1))
+    """Run the command line; 1 where a row failed, 0 whatever was reached."""
+    asked = parser().parse_args()
+    if asked.list:
+        print("\n".join(f"{row.name:10} {row.title}" for row in map(row_named, NAMES)))
+        return
+    told = _read(asked.earlier) if asked.earlier else asyncio.run(_run(asked))
+    runs = [row_run_of(each) for each in told["rows"]]
+    print(table(runs))
+    print(machine_line(told["machine"], told["versions"]))
+    if asked.write:
+        keep(told, KEPT, PICTURE)
+        write_readme(told, runs)
+    sys.exit(1 if any(run.failed is not None for run in runs) else 0)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--movements", type=int, default=Size().movements)
-    parser.add_argument("--items", type=int, default=Size().items)
-    parser.add_argument("--documents", type=int, default=DOCUMENTS, help="to post")
-    parser.add_argument("--method", action="append", choices=METHODS, help="default: all")
-    parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--peer-size", action="append", type=int, help="default: 400, 2000, 5000")
-    parser.add_argument("--environment", type=Path, default=ROOT / ".venv-peer")
-    parser.add_argument("--write", action="store_true", help="write docs/bench.md")
-    return parser
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    made = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    made.add_argument("rows", nargs="*", metavar="ROW", help="default: all of the scale; --list")
+    made.add_argument("--scale", type=Scale, choices=list(Scale), default=Scale.USUAL)
+    made.add_argument(
+        "--set",
+        action="append",
+        type=change,
+        default=[],
+        metavar="NAME=N",
+        help="a size of the rows that have it: jobs=5000, rounds=5, movements=5000000",
+    )
+    made.add_argument("--where", type=Path, help="directory for the data; default: temporary")
+    made.add_argument("--out", type=Path, default=OUT, help="run.json and run.svg go there")
+    made.add_argument("--write", action="store_true", help="the table into README.md")
+    made.add_argument("--from", dest="earlier", action="append", type=Path, metavar="JSON")
+    made.add_argument("--list", action="store_true", help="name the rows")
+    return made
+
+
+def change(said: str) -> tuple[str, int]:
+    """NAME=N as both; ValueError for anything else."""
+    name, _, value = said.partition("=")
+    return name, int(value.replace("_", ""))
 
 
 async def _run(asked: argparse.Namespace) -> dict[str, Any]:
-    size = Size(movements=asked.movements, items=asked.items)
-    async with open_bench() as bench:
-        methods = asked.method or METHODS
-        measured = await _measure(bench, size, methods)
-        compared: list[Compared] = []
-        if asked.peer:
-            with tempfile.TemporaryDirectory(prefix="chot-peer-") as home:
-                sizes = asked.peer_size or PEER_SIZES
-                compared = await _compare(bench, Peer(asked.environment, Path(home)), sizes, size)
-        shared = await _share(bench, methods[0])
-        posted = await measure_posting(bench, asked.documents)
-        for one in posted:
-            say_on_stderr(json.dumps(one.as_json()))
-        version = str(await bench.superuser.fetchval("SHOW server_version"))
-    if asked.write:
-        write_page(page(measured, shared, compared, posted, server=version))
-    return {
-        "measured": [one.as_json() for one in measured],
-        "shared": [one.as_json() for one in shared],
-        "compared": [one.as_json() for one in compared],
-        "posted": [one.as_json() for one in posted],
+    names = asked.rows or rows_of(asked.scale)
+    rows = [row_named(name) for name in names]
+    told: dict[str, Any] = {
+        "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "scale": asked.scale.value,
+        "machine": read_machine(),
+        "rows": [],
     }
+    commit = read_commit()
+    say_on_stderr("starting PostgreSQL and the emulator, migrating")
+    with open_place(asked.where) as place:
+        told["versions"] = await read_versions(place)
+        for row in rows:
+            say_on_stderr(f"{row.name}: {row.title}")
+            run = await run_row(
+                row,
+                place,
+                asked.scale,
+                changes=dict(asked.set),
+                commit=commit,
+                say=say_on_stderr,
+            )
+            say_on_stderr(table([run]))
+            told["rows"].append(run.as_json())
+            keep(told, asked.out / "run.json", asked.out / "run.svg")
+    return told
 
 
-async def _measure(bench: Bench, size: Size, methods: Sequence[str]) -> list[Measured]:
-    """Every method, one after the other, on one load of movements."""
-    await load_company(bench, size)
-    found = []
-    for method in methods:
-        found.append(await measure(bench, method))
-        say_on_stderr(json.dumps(found[-1].as_json()))
-    return found
+def keep(told: Mapping[str, Any], data: Path, picture: Path) -> None:
+    """Write JSON and picture, after every row: what was measured outlives what fails later."""
+    data.parent.mkdir(parents=True, exist_ok=True)
+    data.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    picture.write_text(plot([row_run_of(each) for each in told["rows"]]), encoding="utf-8")
 
 
-async def _share(bench: Bench, method: str) -> list[Measured]:
-    """One method as a run is costed that says nothing of parts: by one worker, then by two."""
-    found = [await measure(bench, method, parts=1), await measure(bench, method, parts=None)]
-    await add_worker(bench)
-    found.append(await measure(bench, method, parts=None))
-    for one in found:
-        say_on_stderr(json.dumps(one.as_json()))
-    return found
-
-
-async def _compare(bench: Bench, peer: Peer, sizes: Sequence[int], whole: Size) -> list[Compared]:
-    """Side by side at each size, and ours alone at the size that the peer cannot bear."""
-    say_on_stderr("installing the peer")
-    peer.install()
-    await peer.prepare(bench)
-    found = []
-    for method in PEER_METHODS:
-        for movements in (*sizes, whole.movements):
-            beside = peer if movements in sizes else None
-            found.append(await compare(bench, beside, method, movements))
-            say_on_stderr(json.dumps(found[-1].as_json()))
-    return found
+def _read(files: Sequence[Path]) -> dict[str, Any]:
+    """The last file's run, with the rows that only an earlier one has."""
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    rows: dict[str, Any] = {}
+    for each in found:
+        rows |= {row["name"]: row for row in each["rows"]}
+    told: dict[str, Any] = found[-1]
+    return told | {"rows": sorted(rows.values(), key=lambda row: NAMES.index(row["name"]))}
 
 
 if __name__ == "__main__":

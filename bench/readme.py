@@ -1,0 +1,49 @@
+"""The table of a run in the project's README: from its JSON, between markers, never by hand."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.machine import machine_line
+from bench.suite import RowRun
+from bench.words import markdown
+from dev.stack_config import ROOT
+
+README = ROOT / "README.md"
+BEGIN = "<!-- bench: written by `python -m bench --write` -->"
+END = "<!-- bench: end -->"
+
+
+class NoMarkers(Exception):
+    """The text has no place for the table, or more than one."""
+
+
+def section(told: Mapping[str, Any], runs: Sequence[RowRun]) -> str:
+    """What stands between the markers."""
+    judged = [each for run in runs for each in run.figures if each.target is not None]
+    failed = sum(run.failed is not None for run in runs)
+    reached = sum(each.reached is True for each in judged)
+    days = sorted({run.taken_at[:10] for run in runs})
+    elsewhere = [run.name for run in runs if run.commit != told["versions"]["commit"]]
+    other = f" Of another run: {', '.join(elsewhere)}." if elsewhere else ""
+    return (
+        f"{reached} of {len(judged) + failed} targets reached; {' and '.join(days)}, scale "
+        f"`{told['scale']}`. A ratio is the median over rounds in which limit and ours took turns, "
+        f"in brackets the least and the largest; small: ours and the limit themselves.{other}\n\n"
+        f"{markdown(runs)}\n\n<sub>{machine_line(told['machine'], told['versions'])}</sub>"
+    )
+
+
+def between(text: str, written: str) -> str:
+    """The text with what stands between its markers replaced; NoMarkers where there are none."""
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise NoMarkers(f"expected {BEGIN} and {END} once each")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n{written}\n{END}{after}"
+
+
+def write_readme(told: Mapping[str, Any], runs: Sequence[RowRun], path: Path = README) -> None:
+    """Put the table of this run where people look first."""
+    text = path.read_text(encoding="utf-8")
+    path.write_text(between(text, section(told, runs)), encoding="utf-8")
