@@ -5,7 +5,7 @@ from tests.mutants.mutant import mutant
 CELLS, CSV = "worker/imports/cells.py", "worker/imports/csv_records.py"
 READING, UNPACKING = "worker/imports/reading.py", "worker/imports/unpacking.py"
 COLUMNS, XLSX = "worker/imports/columns.py", "worker/imports/xlsx_records.py"
-MERGE, TASK = "worker/records/import_movements.py", "worker/migrations/importing.py"
+MERGE, TASK = "worker/records/import_verdicts.py", "worker/migrations/importing.py"
 DOCUMENTS, ITEMS = "worker/records/import_documents.py", "worker/records/import_items.py"
 BRINGING, WRITERS = "worker/records/bringing.py", "alembic/versions/0180_movement_writers.py"
 UPLOADS, SHARED = "api/uploads.py", "shared/uploads.py"

@@ -35,7 +35,8 @@ from worker.imports.reading import Order, Portion, begin, take
 from worker.migrations.task import Applied, Batch, Preparation, Reject, Run, Source, Task
 from worker.records.import_documents import merge_documents
 from worker.records.import_items import merge_items
-from worker.records.import_movements import NUMBERED, PLACED, Identity, merge_movements
+from worker.records.import_movements import merge_movements
+from worker.records.import_verdicts import NUMBERED, PLACED, Identity
 
 PORTION_LINES = 10_000
 REMOVED_ROWS = 50_000
