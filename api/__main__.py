@@ -9,6 +9,7 @@ from types import FrameType
 import uvicorn
 
 from api.app import create_app
+from api.connections import Connection
 from api.settings import ApiSettings, load_settings
 from shared.errors import ConfigRefused
 from shared.library_logs import route_library_logs, tell_uncaught
@@ -66,6 +67,7 @@ def main() -> None:
         server_header=False,
         proxy_headers=False,  # it would believe X-Forwarded-For of any peer on loopback
         lifespan="on",
+        http=Connection,
         ws="none",  # an upgrade is then a request like any other, and its answer a problem
         timeout_keep_alive=settings.api_keep_alive_seconds,
         timeout_graceful_shutdown=GRACE_SECONDS,

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.authentication import Caller
+from api.connections import let_go
 from api.sightings import Rendering, event_name
 from api.watching import Hub, Watcher
 from shared.logs import log
@@ -53,7 +54,7 @@ class EventStream(Response):
         self.background = None
         self.init_headers(HEADERS)
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream until the job has ended, the client is gone, or its key or this process ends."""
         settings = self.hub.resources.settings
         patience = settings.api_command_timeout_seconds + settings.api_pool_timeout_seconds
@@ -63,15 +64,16 @@ class EventStream(Response):
                 await send({"type": "http.response.start", "status": 204, "headers": []})
                 await send({"type": "http.response.body", "body": b""})
                 return
-            await tell_until_gone(self._tell(watcher, send), receive)
+            await tell_until_gone(self._tell(watcher, scope, send), receive)
 
-    async def _tell(self, watcher: Watcher, send: Send) -> None:
+    async def _tell(self, watcher: Watcher, scope: Scope, send: Send) -> None:
         heartbeat = self.hub.resources.settings.live_heartbeat
         try:
             await self._tell_all(watcher, send, heartbeat)
         except TimeoutError:
-            # Its connection closes: nothing more can be put into it.
+            # Nothing more can be put into it.
             log.info("events.stalled", job_id=str(self.job_id), seconds=2 * heartbeat)
+            let_go(scope)
 
     async def _tell_all(self, watcher: Watcher, send: Send, heartbeat: float) -> None:
         async def say(content: bytes, *, more: bool = True) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api.connections import let_go
 from api.event_stream import tell_until_gone
 from api.problems import ProblemRaised
 from api.resources import Resources
@@ -63,12 +64,12 @@ class FileStream(Response):
         self.background = None
         self.init_headers(headers_of(file))
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream it whole, unless the client goes away."""
         content = await anext(self.chunks, b"")
-        await tell_until_gone(self._send(content, send), receive)
+        await tell_until_gone(self._send(content, scope, send), receive)
 
-    async def _send(self, content: bytes, send: Send) -> None:
+    async def _send(self, content: bytes, scope: Scope, send: Send) -> None:
         headers = list(self.raw_headers)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
@@ -79,6 +80,7 @@ class FileStream(Response):
         except TimeoutError:
             # Not an error of ours; the end that is missing tells the client.
             log.info("file.stalled", file_id=str(self.file.id), seconds=STALLED_SECONDS)
+            let_go(scope)
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
