@@ -17,7 +17,8 @@ from worker.imports.problems import CellRefused
 MOST_DIGITS = 30
 EXACT_DIGITS = 15  # of a number cell of Excel: what is beyond is its binary rest
 SPACES = "\u0020\u00a0\u202f\u2009\u2007\u3000\ufeff"
-PLAIN = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+MOST_PLAIN = 18
+PLAIN = re.compile(rf"-?[0-9]{{1,{MOST_PLAIN}}}", re.ASCII)
 NUMBER = re.compile(r"([-+\u2212]?)([0-9][0-9.,' \u00a0\u202f\u2009\u2007]*|[.,][0-9]+)", re.ASCII)
 # A long number as Excel shows it, and then saves it: 1.23457E+12.
 SHORTENED = re.compile(r"[0-9]([.,][0-9]+)?E\+[0-9]{2,}", re.ASCII)
@@ -133,6 +134,36 @@ def read_integer(text: str, how: Conventions, *, least: int, most: int) -> str:
     if not least <= number <= most:
         raise CellRefused(f"is not between {least} and {most}")
     return str(int(number))
+
+
+def are_plain_codes(cells: Sequence[str], *, most: int) -> bool:
+    """Whether clean() and read_code() leave all of these as they are, empty ones too."""
+    joined = "".join(cells)
+    return (
+        joined.isascii()
+        and joined.isprintable()
+        and " " not in joined
+        and "'" not in joined
+        and "E+" not in joined
+        and max(map(len, cells)) <= most
+    )
+
+
+def are_plain_numbers(cells: Sequence[str]) -> bool:
+    """Whether read_number() leaves all of these as they are, empty ones too."""
+    joined = "".join(cells)
+    digits = (joined.isdigit() and joined.isascii()) or not joined
+    return digits and max(map(len, cells)) <= MOST_PLAIN
+
+
+def are_plain_integers(cells: Sequence[str], *, least: int, most: int) -> bool:
+    """Whether read_integer() leaves all of these as they are, empty ones too."""
+    if not are_plain_numbers(cells):
+        return False
+    said = [cell for cell in cells if cell]
+    numbers = list(map(int, said))
+    within = not numbers or (least <= min(numbers) and max(numbers) <= most)
+    return within and list(map(str, numbers)) == said
 
 
 def read_date(text: str, how: Conventions) -> str:

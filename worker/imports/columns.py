@@ -1,10 +1,14 @@
 """Columns: what a kind of file may have, by which heads they are found, and how a line is read."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from worker.imports.cells import (
     Conventions,
+    are_plain_codes,
+    are_plain_integers,
+    are_plain_numbers,
     clean,
     folded,
     read_choice,
@@ -27,6 +31,8 @@ MOST_OF_A_LINE = 3
 
 Cell = str
 Read = Callable[[str, Conventions], str]
+# Whether all of these cells of a CSV, at most empty ones among them, are their own values.
+Plain = Callable[[Sequence[str]], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +47,7 @@ class Column:
     read: Read
     required: bool = False
     prose: bool = False
+    plain: Plain | None = None
 
     @property
     def known(self) -> frozenset[str]:
@@ -51,7 +58,11 @@ class Column:
 def code(name: str, *heads: str, required: bool = False, most: int = LONGEST_CODE) -> Column:
     """A code."""
     return Column(
-        name=name, heads=heads, required=required, read=lambda t, _: read_code(t, most=most)
+        name=name,
+        heads=heads,
+        required=required,
+        read=lambda t, _: read_code(t, most=most),
+        plain=lambda cells: are_plain_codes(cells, most=most),
     )
 
 
@@ -68,7 +79,9 @@ def phrase(name: str, *heads: str, required: bool = False, most: int = LONGEST_T
 
 def number(name: str, *heads: str, required: bool = False) -> Column:
     """An exact decimal."""
-    return Column(name=name, heads=heads, required=required, read=read_number)
+    return Column(
+        name=name, heads=heads, required=required, read=read_number, plain=are_plain_numbers
+    )
 
 
 def integer(
@@ -80,6 +93,7 @@ def integer(
         heads=heads,
         required=required,
         read=lambda t, how: read_integer(t, how, least=least, most=most),
+        plain=lambda cells: are_plain_integers(cells, least=least, most=most),
     )
 
 
@@ -103,6 +117,7 @@ class Place:
     column: Column
     # Shops, days and kinds come again and again: what was read once is not read twice.
     memory: dict[str, str] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
 
     def read(self, cell: Cell, how: Conventions) -> str | None:
         """The cell's value, None for an empty one; CellRefused."""
@@ -119,6 +134,49 @@ class Place:
         if plain and len(self.memory) < MOST_REMEMBERED:
             self.memory[cell] = value
         return value
+
+    def read_all(
+        self, cells: Sequence[str], how: Conventions, odd: set[int]
+    ) -> tuple[Sequence[str], Sequence[str] | None]:
+        """The values of a CSV's column, "" for none, and how each is told where its cell is written
+        otherwise (None: all are as they are written). `odd` gets those that have to be told of.
+        """
+        plain = self.column.plain
+        if plain is not None and plain(cells):
+            if self.column.required and "" in cells:
+                odd.update(n for n, cell in enumerate(cells) if not cell)
+            return cells, None
+        values = [self.memory.get(cell) for cell in cells]
+        if None in values:
+            values = [
+                self._value(n, cell, how, odd) if known is None else known
+                for n, (cell, known) in enumerate(zip(cells, values, strict=True))
+            ]
+        found = [value or "" for value in values]
+        if found == list(cells):
+            return found, None
+        told = [
+            self._told(cell) if value and value != cell else ""
+            for cell, value in zip(cells, found, strict=True)
+        ]
+        return found, told if any(told) else None
+
+    def _value(self, n: int, cell: str, how: Conventions, odd: set[int]) -> str | None:
+        try:
+            return self.read(cell, how)
+        except CellRefused:
+            odd.add(n)
+            return None
+
+    def _told(self, cell: str) -> str:
+        """The member of a JSON object that says what stands in the cell."""
+        known = self.words.get(cell)
+        if known is None:
+            said = {self.column.name: shown(cell)}
+            known = json.dumps(said, ensure_ascii=False)[1:-1]
+            if len(self.words) < MOST_REMEMBERED:
+                self.words[cell] = known
+        return known
 
 
 @dataclass(slots=True)

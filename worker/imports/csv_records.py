@@ -6,8 +6,10 @@ everything behind it, so its record is reported and reading goes on with the lin
 
 import csv
 import io
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from worker.imports.columns import Column, heads_found
@@ -17,9 +19,26 @@ LONGEST_LINE = 1 << 20
 LONGEST_RECORD = 2 << 20
 LONGEST_CELL = 1 << 17
 LONGEST_HEAD = 1 << 16  # of several lines
+BLOCK = 1 << 18
 DELIMITERS = (",", ";", "\t", "|")
 MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 SEPARATOR_LINE = "sep="
+
+# A line as readline() tells them apart.
+PHYSICAL = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines that are a record each: nothing in them is quoted. Their ends are cut off.
+
+    `first` is the number of the first one; empty ones are among them.
+    """
+
+    first: int
+    lines: Sequence[str]
+    delimiter: str
+
 
 Record = tuple[int, Sequence[str]] | LineProblem
 
@@ -74,7 +93,26 @@ class Lines:
         """Past the end of a line that was too long to be held."""
         line = self.record[-1]
         while line and line[-1] not in "\r\n":
-            line = self._source.readline(LONGEST_LINE)
+            line = self._back.popleft() if self._back else self._source.readline(LONGEST_LINE)
+
+    def block(self) -> Sequence[str] | None:
+        """The next lines without their ends, each of them a record; None: they may be anything.
+
+        What is no block stays there.
+        """
+        if self._back:
+            return None
+        text = self._source.read(BLOCK)
+        if text and text[-1] != "\n":
+            text += self._source.readline(LONGEST_LINE)
+        plain = text.replace("\r\n", "\n") if "\r" in text else text
+        lines = plain.removesuffix("\n").split("\n")
+        if text and '"' not in text and "\r" not in plain and max(map(len, lines)) <= LONGEST_CELL:
+            self.number += len(lines)
+            return lines
+        for line in PHYSICAL.findall(text):
+            self._back += [line[n : n + LONGEST_LINE] for n in range(0, len(line), LONGEST_LINE)]
+        return None
 
     def peek(self) -> str:
         """The next line, which stays there."""
@@ -100,9 +138,17 @@ class _TooLong(Exception):
 
 
 def read_csv(
-    source: BinaryIO, columns: Sequence[Column], *, delimiter: str | None, encoding: str | None
-) -> Iterator[Record]:
+    source: BinaryIO,
+    columns: Sequence[Column],
+    *,
+    delimiter: str | None,
+    encoding: str | None,
+    blocks_after: int | None = None,
+) -> Iterator[Record | Block]:
     """Records with the number of their first line, empty lines left out; the head comes first.
+
+    With `blocks_after`: what follows the first record from that line on comes in blocks, where it
+    may.
 
     FileRefused for a file that is no text, or ends in the middle of what packs it.
     """
@@ -114,16 +160,21 @@ def read_csv(
             if said.lower().startswith(SEPARATOR_LINE) and len(said) == len(SEPARATOR_LINE) + 1:
                 delimiter = delimiter or said[-1]
                 next(lines)
-            yield from _records(lines, delimiter or _delimiter_of(lines.peek_record(), columns))
+            mark = delimiter or _delimiter_of(lines.peek_record(), columns)
+            yield from _records(lines, mark, blocks_after)
     except UnicodeError as error:
         raise FileRefused(
             "ENCODING_REFUSED", f"the file is not in the encoding that it says: {error}"
         ) from None
 
 
-def _records(lines: Lines, delimiter: str) -> Iterator[Record]:
+def _records(lines: Lines, delimiter: str, blocks_after: int | None) -> Iterator[Record | Block]:
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    in_blocks = False
     while True:
+        if in_blocks and (block := lines.block()) is not None:
+            yield Block(lines.number - len(block) + 1, block, delimiter)
+            continue
         lines.begin()
         begins = lines.number + 1
         try:
@@ -139,6 +190,7 @@ def _records(lines: Lines, delimiter: str) -> Iterator[Record]:
             return
         if any(cells):
             yield begins, cells
+            in_blocks = blocks_after is not None and begins >= blocks_after
 
 
 def _too_long(begins: int, lines: Lines) -> LineProblem:

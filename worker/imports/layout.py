@@ -1,12 +1,15 @@
 """What a kind of file is: its columns, the rules of a line, and where its lines are staged."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.imports.columns import Column
 
 Values = Mapping[str, str]
+# Of lines given column by column ("" for an empty cell): each line's shape. Of two lines of one
+# shape judge() says the same, right or wrong; None for a line that is like no other.
+Shapes = Callable[[Mapping[str, Sequence[str]]], Iterable[Hashable | None]]
 
 
 class Problem(NamedTuple):
@@ -43,3 +46,4 @@ class Layout:
     judge: Callable[[Values], Sequence[Problem]]
     complete: Callable[[dict[str, str], int], None] | None = None
     gathering: Gathering | None = None
+    shapes: Shapes | None = None

@@ -1,7 +1,7 @@
 """Lines of movements: their columns, and what the columns of one line must agree on."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from worker.imports.cells import words
 from worker.imports.columns import Column, choice, code, day, integer, number
@@ -92,6 +92,31 @@ def judge(values: Mapping[str, str]) -> list[Problem]:
     ]
 
 
+# What judge() asks of these is whether they are there.
+ASKED = ("ref_doc", "ref_line", "cost_basis", "reverses_doc", "reverses_line")
+IN_CURRENCY = ("currency", "fc_amount", "fc_rate")
+
+
+def shapes(values: Mapping[str, Sequence[str]]) -> Iterable[Hashable | None]:
+    """What judge() goes by, line by line; None for one in another currency."""
+    of: list[Sequence[Hashable]] = [
+        values["kind"],
+        [(q[:1] == "-", not q.strip("-0.")) for q in values["quantity"]],
+    ]
+    if "value" in values:
+        of.append([v[:1] == "-" if v else None for v in values["value"]])
+    if "to_store" in values:
+        pairs = zip(values["to_store"], values["store"], strict=True)
+        of.append([to and to == store for to, store in pairs])
+    of += [[bool(cell) for cell in values[name]] for name in ASKED if name in values]
+    found: Iterable[Hashable] = zip(*of, strict=True)
+    foreign = [values[name] for name in IN_CURRENCY if name in values]
+    if any(map(any, foreign)):
+        spared = [any(cells) for cells in zip(*foreign, strict=True)]
+        return [None if odd else shape for odd, shape in zip(spared, found, strict=True)]
+    return found
+
+
 def _quantity(kind: str, quantity: str) -> Problem | None:
     nothing = not quantity.strip("-0.")
     if kind == "landed_cost":
@@ -164,5 +189,10 @@ def _pair(values: Mapping[str, str], first: str, second: str) -> Problem | None:
 
 
 MOVEMENTS = Layout(
-    name="movements", columns=COLUMNS, staged=STAGED, table="import_movements", judge=judge
+    name="movements",
+    columns=COLUMNS,
+    staged=STAGED,
+    table="import_movements",
+    judge=judge,
+    shapes=shapes,
 )

@@ -9,13 +9,14 @@ import gzip
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from worker.imports.cells import Conventions
 from worker.imports.columns import Head, read_head
-from worker.imports.csv_records import Record, read_csv
+from worker.imports.columnwise import EMPTY, ESCAPES, Columnwise
+from worker.imports.csv_records import Block, Record, read_csv
 from worker.imports.layout import Layout, Problem
 from worker.imports.layouts import LAYOUTS
 from worker.imports.problems import FileRefused, LineProblem, shown
@@ -23,9 +24,6 @@ from worker.imports.unpacking import Allowance, Counted
 from worker.imports.xlsx_records import XlsxFile
 
 GZIP, ZIP, OLD_EXCEL = b"\x1f\x8b", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
-# Cells have no control characters: the reading of them sees to it.
-ESCAPES = str.maketrans({"\\": "\\\\"})
-EMPTY = "\\N"
 STRAY_TIMES = 4
 
 
@@ -75,9 +73,10 @@ class _Reading:
     layout: Layout
     head: Head
     how: Conventions
-    records: Iterator[Record]
+    records: Iterator[Record | Block]
     source: BinaryIO
-    pushed: Record | None = None
+    columnwise: Columnwise
+    pushed: Record | Block | None = None
     rows: list[str] = field(default_factory=list)
     problems: list[LineProblem] = field(default_factory=list)
     gathered: list[tuple[int, dict[str, str], dict[str, str]]] = field(default_factory=list)
@@ -88,6 +87,7 @@ class _Reading:
     stray_key: tuple[str | None, ...] = ()
     line: int = 0
     lines: int = 0
+    staged: int = 0
     refused: int = 0
 
 
@@ -120,7 +120,7 @@ def end(path: str) -> None:
 def _begun(order: Order, layout: Layout, source: BinaryIO) -> _Reading:
     records, how = _records_of(order, layout, source)
     heads = next((r for r in records if _line_of(r) >= order.head_line), None)
-    if heads is None:
+    if heads is None or isinstance(heads, Block):
         raise FileRefused("FILE_EMPTY", "the file has no line with anything in it")
     if isinstance(heads, LineProblem):
         raise FileRefused("HEADS_REFUSED", f"line {heads.line} {heads.rule}")
@@ -129,8 +129,20 @@ def _begun(order: Order, layout: Layout, source: BinaryIO) -> _Reading:
     except FileRefused as refused:
         raise FileRefused(refused.code, f"{refused.said}{_of_another_kind(heads[1])}") from None
     after = max(order.after_line, heads[0])
-    rest = (r for r in records if _line_of(r) > after)
-    return _Reading(order, layout, head, how, rest, source, line=after)
+    rest = _behind(records, after)
+    columnwise = Columnwise(
+        head=head, layout=layout, how=how, prefix=order.job_id, company=order.company
+    )
+    return _Reading(order, layout, head, how, rest, source, columnwise, line=after)
+
+
+def _behind(records: Iterator[Record | Block], after: int) -> Iterator[Record | Block]:
+    for record in records:
+        if isinstance(record, Block) and record.first <= after:
+            if rest := record.lines[after + 1 - record.first :]:
+                yield replace(record, first=after + 1, lines=rest)
+        elif _line_of(record) > after:
+            yield record
 
 
 def _of_another_kind(cells: Sequence[str]) -> str:
@@ -148,7 +160,7 @@ def take(path: str, most: int) -> Portion:
     """The next lines, so many at most (and those that belong to the last one)."""
     reading = _OPEN[path]
     reading.rows, reading.problems = [], []
-    reading.lines = reading.refused = 0
+    reading.lines = reading.staged = reading.refused = 0
     gathers = reading.layout.gathering is not None
     ended = False
     while gathers or reading.lines < most:
@@ -157,7 +169,9 @@ def take(path: str, most: int) -> Portion:
         if record is None:
             ended = True
             break
-        if not gathers:
+        if isinstance(record, Block):
+            _take_block(reading, record, most)
+        elif not gathers:
             _take_line(reading, record)
         elif not _gather(reading, record, most):
             reading.pushed = record
@@ -166,7 +180,7 @@ def take(path: str, most: int) -> Portion:
         _close(reading)
     return Portion(
         copy="".join(reading.rows).encode(),
-        rows=len(reading.rows),
+        rows=reading.staged,
         problems=reading.problems,
         line=reading.line,
         lines=reading.lines,
@@ -174,6 +188,33 @@ def take(path: str, most: int) -> Portion:
         ended=ended,
         share=1.0 if ended else reading.source.tell() / Path(path).stat().st_size,
     )
+
+
+def _take_block(reading: _Reading, block: Block, most: int) -> None:
+    """As many of its lines as there is room for; the others are for the next portion."""
+    room = most - reading.lines
+    if len(block.lines) > room:
+        rest = block.lines[room:]
+        reading.pushed = replace(block, first=block.first + room, lines=rest)
+    rows = [line.split(block.delimiter) for line in block.lines[:room]]
+    staged = reading.columnwise.stage(block.first, rows)
+    right: list[str] = []
+    for n, row in enumerate(staged):
+        if row is not None:
+            right.append(row)
+        elif any(rows[n]):
+            _keep(reading, right)
+            right = []
+            _take_line(reading, (block.first + n, rows[n]))
+    _keep(reading, right)
+    reading.line = block.first + len(rows) - 1
+
+
+def _keep(reading: _Reading, rows: Sequence[str]) -> None:
+    if rows:
+        reading.rows.append("\n".join(rows) + "\n")
+        reading.staged += len(rows)
+        reading.lines += len(rows)
 
 
 def _take_line(reading: _Reading, record: Record) -> None:
@@ -309,15 +350,18 @@ def _stage(
     words = json.dumps(said, ensure_ascii=False) if said else EMPTY
     cells.append(words.translate(ESCAPES) if said else words)
     reading.rows.append("\t".join(cells) + "\n")
+    reading.staged += 1
 
 
-def _line_of(record: Record) -> int:
+def _line_of(record: Record | Block) -> int:
+    if isinstance(record, Block):
+        return record.first
     return record.line if isinstance(record, LineProblem) else record[0]
 
 
 def _records_of(
     order: Order, layout: Layout, source: BinaryIO
-) -> tuple[Iterator[Record], Conventions]:
+) -> tuple[Iterator[Record | Block], Conventions]:
     path = Path(order.path)
     begins = source.read(8)
     source.seek(0)
@@ -341,5 +385,9 @@ def _records_of(
         packed = Counted(gzip.GzipFile(fileobj=source), allowance)  # type: ignore[arg-type]
         unpacked = io.BufferedReader(packed, 1 << 20)
     return read_csv(
-        unpacked, layout.columns, delimiter=order.delimiter, encoding=order.encoding
+        unpacked,
+        layout.columns,
+        delimiter=order.delimiter,
+        encoding=order.encoding,
+        blocks_after=None if layout.shapes is None else order.head_line,
     ), how
