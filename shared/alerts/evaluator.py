@@ -15,6 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.alerts.aws import Aws, Sns, open_aws, put_metrics
+from shared.alerts.clock import take_present
 from shared.alerts.cloudwatch import PERIOD_SECONDS, metrics_of
 from shared.alerts.judging import values
 from shared.alerts.notices import (
@@ -87,6 +88,7 @@ class Alerting:
             now = await take_turn(conn, "alerts", self.seconds * 0.9)
             if now is None:
                 return False
+            await take_present(conn)
             counts = await self._counts(conn)
             before, silenced = await load_alerts(conn), await load_silenced(conn)
             after, news = judge(self.rules, counts, before, silenced, now)
@@ -183,7 +185,8 @@ def judge(
     for key, old in before.items():
         if key not in after:
             seconds = resolve.get(old.rule, FORGOTTEN_RESOLVE_SECONDS)
-            found(key, kept(old, now, resolve_seconds=seconds))
+            quiet = old.rule in silenced
+            found(key, kept(old, now, resolve_seconds=seconds, silenced=quiet))
     return after, news
 
 

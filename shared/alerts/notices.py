@@ -19,6 +19,8 @@ MOST = 100
 FIRST_RETRY_SECONDS = 15
 LAST_RETRY_SECONDS = 600
 LONGEST_ERROR = 500
+NOT_SILENCED = """NOT EXISTS (SELECT FROM chot.alert_silences s
+                            WHERE s.rule = {0}.rule AND s.until > clock_timestamp())"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +68,15 @@ async def write_notices(conn: AsyncConnection, news: Sequence[tuple[str, str, An
     await conn.execute(FORGET)
 
 
+# What is put off for longer than it ever is was put off by a clock that has gone back since. Of a
+# rule that is silenced nothing is sent, old news neither.
 TAKE = text(f"""
     WITH due AS MATERIALIZED (
-        SELECT rule, subject FROM chot.alert_notices
-         WHERE channel = :channel AND next_try_at <= clock_timestamp()
+        SELECT rule, subject FROM chot.alert_notices w
+         WHERE channel = :channel
+           AND (next_try_at <= clock_timestamp()
+                OR next_try_at > clock_timestamp() + interval '{LAST_RETRY_SECONDS} seconds')
+           AND {NOT_SILENCED.format("w")}
          ORDER BY made_at, rule, subject LIMIT {MOST} FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE chot.alert_notices n
        SET tries = n.tries + 1,

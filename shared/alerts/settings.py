@@ -1,19 +1,17 @@
 """Settings of alerts: who is told, and how often is looked."""
 
-import ipaddress
 from typing import Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from shared.alerts.addresses import is_metadata
 from shared.alerts.judging import refuse_unknown
 from shared.alerts.rules import load_rules
 from shared.errors import ConfigRefused
 
 SHORTEST_SECRET = 16
-# Where a cloud's own secrets are handed out; no webhook stands there.
-LINK_LOCAL_NAMES = frozenset({"metadata", "metadata.google.internal", "instance-data"})
 
 
 class AlertSettings(BaseSettings):
@@ -99,7 +97,7 @@ class AlertSettings(BaseSettings):
 
 
 def refuse_strange_address(url: str) -> None:
-    """ValueError for what is no address of a webhook: other schemes, none, a link-local one."""
+    """ValueError for what is no address of a webhook: other schemes, none, a cloud's own one."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"}:
         raise ValueError("must begin with https:// (or http://)")
@@ -107,15 +105,5 @@ def refuse_strange_address(url: str) -> None:
         raise ValueError("names no host: https://alerts.example.com/chot")
     if parts.username is not None or parts.password is not None:
         raise ValueError("holds a user or password; sign with CHOT_ALERT_WEBHOOK_SECRET instead")
-    if is_link_local(parts.hostname):
-        raise ValueError("is a link-local address, where a cloud hands out credentials")
-
-
-def is_link_local(host: str) -> bool:
-    """Whether this host is one that machines ask for their own credentials."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host.rstrip(".").lower() in LINK_LOCAL_NAMES
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_link_local
+    if is_metadata(parts.hostname):
+        raise ValueError("is a link-local address, or another where a cloud hands out credentials")

@@ -3,7 +3,8 @@
     Chot-Signature: t=1790000000,v1=HEX    HMAC-SHA256 of "t.body" under CHOT_ALERT_WEBHOOK_SECRET
 
 Taken is what was answered with 2xx. Redirects are not followed: they would let the receiver name
-addresses inside this network.
+addresses inside this network. Whom a name has led to is looked at when the connection is there,
+before a byte goes out: nothing is sent to where a cloud hands out credentials.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from shared.alerts.addresses import is_metadata
 from shared.alerts.notices import Notice
 from shared.alerts.telling import headline, lines
 from shared.json_text import to_json
@@ -34,6 +36,20 @@ def sign(secret: str, at: int, body: bytes) -> str:
     """The header's value: the time and the HMAC of both, so that no old POST can be replayed."""
     digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at},v1={digest}"
+
+
+async def refuse_peer(event: str, info: dict[str, Any]) -> None:
+    """NotDelivered for a connection that has been made to a cloud's own address; httpcore calls it.
+
+    A name can mean another machine from one look to the next, so only the other end itself counts.
+    """
+    if event != "connection.connect_tcp.complete":
+        return
+    stream = info["return_value"]
+    peer = stream.get_extra_info("server_addr")
+    if peer is None or is_metadata(str(peer[0])):
+        await stream.aclose()
+        raise NotDelivered("the address leads to where a cloud hands out credentials")
 
 
 @dataclass(slots=True)
@@ -67,7 +83,9 @@ class Webhook:
         async with (
             httpx.AsyncClient(verify=self._tls, timeout=limits, follow_redirects=False) as client,
             # The answer's own body is of no interest, and may be without end.
-            client.stream("POST", self.url, content=body, headers=headers) as answer,
+            client.stream(
+                "POST", self.url, content=body, headers=headers, extensions={"trace": refuse_peer}
+            ) as answer,
         ):
             return answer
 

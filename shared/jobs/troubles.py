@@ -78,8 +78,10 @@ READ_TROUBLES = text(f"""
              WHERE datname = current_database() AND backend_type = 'client backend'
                AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL))::double precision
                AS transaction_seconds,
-           (SELECT greatest(0, max(extract(epoch FROM clock_timestamp() - made_at)))
-              FROM chot.alert_notices)::double precision AS notice_late_seconds""")
+           (SELECT greatest(0, max(extract(epoch FROM clock_timestamp()
+                                                      - greatest(n.made_at, s.until))))
+              FROM chot.alert_notices n LEFT JOIN chot.alert_silences s ON s.rule = n.rule
+           )::double precision AS notice_late_seconds""")
 
 
 async def read_troubles(conn: AsyncConnection) -> dict[str, Any]:

@@ -118,6 +118,24 @@ def test_a_file_that_is_wrong_is_refused_by_name(tmp_path: Any, text: str, said:
         "http://[fe80::1]/",
         "http://[::ffff:169.254.169.254]/",
         "http://metadata.google.internal/",
+        "http://metadata.google.internal./",
+        "http://[fd00:ec2::254]/latest/meta-data/",
+        "http://[fd00:ec2:0:0::23]/",
+        "http://[fd20:ce::254]/",
+        "http://169.254.170.23/v1/credentials",
+        "http://100.100.100.200/latest/meta-data/",
+        "http://168.63.129.16/machine",
+        "http://192.0.0.192/latest/",
+        "http://2852039166/",
+        "http://0xa9fea9fe/",
+        "http://0xa9.0xfe.0xa9.0xfe/",
+        "http://0251.0376.0251.0376/",
+        "http://169.254.43518/",
+        "http://169.254.169.254./",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://[2002:a9fe:a9fe::]/",
+        "http://[::169.254.169.254]/",
+        "http://[::ffff:a9fe:aa02]/",
         "https://user:word@a.example/",
         "https://a.example/\u00e9",
     ],
@@ -125,6 +143,24 @@ def test_a_file_that_is_wrong_is_refused_by_name(tmp_path: Any, text: str, said:
 def test_an_address_that_is_no_webhook_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="alert_webhook_url"):
         AlertSettings.model_validate({"alert_webhook_url": url})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://alerts.example.com/chot",
+        "http://10.0.0.5:8080/hook",
+        "http://127.0.0.1/hook",
+        "http://[fd12:3456::1]/hook",
+        "http://[2001:db8::1]/hook",
+        "https://metadata.example.com/",
+        "https://169-254-169-254.example.com/",
+        "http://100.100.100.201/",
+    ],
+)
+def test_other_addresses_are_taken_private_ones_too(url: str) -> None:
+    settings = AlertSettings.model_validate({"alert_webhook_url": url})
+    assert settings.alert_webhook_url is not None
 
 
 @pytest.mark.parametrize(

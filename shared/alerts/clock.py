@@ -1,0 +1,43 @@
+"""A clock that has gone back: what is stored as later than now was written by another clock.
+
+After a failover the database's clock may be behind the one before. What waits for a time of that
+one would wait until it is that time again: an alert that is about to fire or to be told again, a
+notice that is to be sent, the end of a silence. The evaluator takes the present instead, once, in
+its turn; from there on the time that each rule says passes as ever.
+"""
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+TIMES = ("since", "fired_at", "clear_since", "resolved_at", "told_at")
+NOW = "clock_timestamp()"
+
+
+def _no_later(column: str) -> str:
+    """The column, or now where it is later; NULL stays NULL, which least() would make now."""
+    return f"{column} = CASE WHEN {column} > {NOW} THEN {NOW} ELSE {column} END"
+
+
+# A silence lasts as long as was asked for, from now on. No notice is ever put off for longer than
+# LAST_RETRY_SECONDS, which take_notices() knows; one of a later clock is due.
+PRESENT = (
+    text(f"""
+    UPDATE chot.alerts SET {", ".join(map(_no_later, TIMES))}
+     WHERE greatest({", ".join(TIMES)}) > {NOW}"""),
+    text(f"""
+    UPDATE chot.alert_silences SET until = {NOW} + (until - made_at), made_at = {NOW}
+     WHERE made_at > {NOW}"""),
+    text(f"""
+    UPDATE chot.alert_channels
+       SET {", ".join(map(_no_later, ("seen_at", "delivered_at", "failed_at")))}
+     WHERE greatest(seen_at, delivered_at, failed_at) > {NOW}"""),
+    text(f"""
+    UPDATE chot.alert_notices SET made_at = {NOW}, next_try_at = {NOW}
+     WHERE made_at > {NOW}"""),
+)
+
+
+async def take_present(conn: AsyncConnection) -> None:
+    """Put what is later than now at now; in the transaction that holds the evaluator's turn."""
+    for statement in PRESENT:
+        await conn.execute(statement)
