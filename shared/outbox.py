@@ -19,12 +19,17 @@ from shared.database import is_unreachable
 from shared.logs import alert, log
 from shared.messages import JobMessage
 from shared.publishing import AGEING_SECONDS, take
-from shared.sqs import BATCH, TRANSPORT_ERRORS, EntryFailure, Outgoing, SqsClient
+from shared.sqs import BATCH, TRANSPORT_ERRORS, EntryFailure, Outgoing, SendResult, SqsClient
 from shared.telling import told
 from shared.tracing import spans
 from shared.types import JobId
 
 AT_ONCE = 4
+# Rows of a batch that SQS has answered do not wait longer than that for the others of their round.
+DELETE_SECONDS = 1.0
+# So many jobs that end are waited for, or for so long: each leaves a place in its window.
+ENOUGH_ROOM = 2 * BATCH
+ROOM_SECONDS = 0.02
 LONGEST_BACKOFF_SECONDS = 5.0
 # The send at which a refused entry calls a human: sooner where SQS says that the fault is ours.
 ALERT_AT = 3
@@ -58,14 +63,22 @@ PUT_BACK = text("""
            sends = sends - 1, take_token = NULL
      WHERE id = ANY(:ids) AND take_token = :token""")
 
-READ_DEPLOYMENT = text("SELECT deployment_id FROM chot.deployment")
+# Whether anything is due now that a take might have, and when the next row after that will be.
 SECONDS_TO_NEXT = text("""
-    SELECT extract(epoch FROM min(next.at) - clock_timestamp())::double precision
+    SELECT coalesce(bool_or(next.due AND NOT q.paused), false) AS due,
+           extract(epoch FROM min(next.at) - clock_timestamp())::double precision AS seconds
       FROM chot.queues q CROSS JOIN generate_series(0, 9) AS p (priority)
      CROSS JOIN LATERAL (
-           SELECT min(o.next_send_at) AS at FROM chot.outbox o
-            WHERE o.queue = q.name AND o.priority = p.priority AND o.quarantined_at IS NULL
-              AND o.next_send_at > statement_timestamp()) AS next""")
+           SELECT (SELECT min(o.next_send_at) FROM chot.outbox o
+                    WHERE o.queue = q.name AND o.priority = p.priority
+                      AND o.quarantined_at IS NULL) <= statement_timestamp() AS due,
+                  (SELECT min(o.next_send_at) FROM chot.outbox o
+                    WHERE o.queue = q.name AND o.priority = p.priority
+                      AND o.quarantined_at IS NULL
+                      AND o.next_send_at > statement_timestamp()) AS at) AS next""")
+
+
+Sent = tuple[Sequence[Row[Any]], SendResult]
 
 
 class Relay:
@@ -89,6 +102,7 @@ class Relay:
         self._poll_seconds = poll_seconds
         self._ageing_seconds = ageing_seconds
         self._woken = asyncio.Event()
+        self._room = 0  # places that were left since the last wake
         self._failures = 0
 
     @property
@@ -97,21 +111,50 @@ class Relay:
         return self._failures
 
     def wake(self) -> None:
-        """Say that something was committed to the outbox, or that a window may have room."""
+        """Say that something was committed to the outbox."""
+        self._room = 0
         self._woken.set()
 
+    def room(self) -> None:
+        """Say that a job has ended: its window may have room. On the relay's own loop.
+
+        Heard a moment later than a wake, together with other jobs that end.
+        """
+        self._room += 1
+        if self._room >= ENOUGH_ROOM:
+            self.wake()
+        elif self._room == 1:
+            asyncio.get_running_loop().call_later(ROOM_SECONDS, self._has_room)
+
+    def _has_room(self) -> None:
+        if self._room:
+            self.wake()
+
     async def run(self, stop: asyncio.Event) -> None:
-        """Flush until `stop`; errors of the world are waited out, never raised."""
+        """Flush until `stop`; errors of the world are waited out, never raised.
+
+        Unless it was woken it looks first, in a short statement, whether there is anything to take.
+        """
+        takes = True
         while not stop.is_set():
+            takes = takes or self._woken.is_set()
             self._woken.clear()
             try:
-                while (await self._round())[1] and not stop.is_set():
+                while takes and (await self._round())[1] and not stop.is_set():
                     pass
-                await self._wait(await self._pause(), stop)
+                if takes and self._woken.is_set():
+                    continue
+                due, seconds = await self._look()
+                if due and not takes:
+                    takes = True
+                    continue
+                await self._wait(min(self._poll_seconds, seconds), stop)
+                takes = due or seconds < self._poll_seconds
             except Exception as error:  # noqa: BLE001 - one odd row must not end the relay
                 if not (isinstance(error, TRANSPORT_ERRORS) or is_unreachable(error)):
                     log.exception("relay.failed")
                 self._failures += 1
+                takes = True
                 log.warning("relay.waits", error=told(error), failures=self._failures)
                 await self._wait(self._backoff(), stop, wakeable=False)
 
@@ -129,41 +172,74 @@ class Relay:
         async with self._engine.connect() as conn:
             taken = await take(conn, token, ageing_seconds=self._ageing_seconds)
             rows = taken.rows
-            if not rows:
-                return 0, taken.more
-            deployment: UUID = (await conn.execute(READ_DEPLOYMENT)).scalar_one()
-        await self._send(rows, token, deployment)
+        if not rows:
+            return 0, taken.more
+        await self._send(rows, token)
         self._failures = 0
         return len(rows), taken.more
 
-    async def _send(self, rows: Sequence[Row[Any]], token: UUID, deployment: UUID) -> None:
-        batches = _batches(rows)
-        for start in range(0, len(batches), AT_ONCE):
-            group, later = batches[start : start + AT_ONCE], batches[start + AT_ONCE :]
-            ends = await asyncio.gather(
-                *(self._publish(queue, listed, token, deployment) for queue, listed in group),
-                return_exceptions=True,
-            )
-            broken = [each for each in zip(group, ends, strict=True) if each[1] is not None]
-            if broken:
-                unsent = [batch for batch, _ in broken] + later
-                await self._put_back([row.id for _, listed in unsent for row in listed], token)
-                raise next(end for _, end in broken if end is not None)
+    async def _send(self, rows: Sequence[Row[Any]], token: UUID) -> None:
+        """Send all; what SQS took is deleted together, what was not sent is put back."""
+        turn = asyncio.Semaphore(AT_ONCE)
+        broken = asyncio.Event()
+        sending = [
+            asyncio.create_task(self._publish(queue, listed, turn, broken))
+            for queue, listed in _batches(rows)
+        ]
+        left, errors = set(sending), list[BaseException]()
+        try:
+            while left:
+                answered, left = await asyncio.wait(left, timeout=DELETE_SECONDS)
+                errors += [error for each in answered if (error := each.exception()) is not None]
+                ended = [each.result() for each in answered if each.exception() is None]
+                await self._end([sent for sent in ended if sent is not None], token)
+        finally:
+            for each in left:
+                each.cancel()
+        if errors:
+            unsent = [
+                row.id
+                for each, (_, listed) in zip(sending, _batches(rows), strict=True)
+                for row in listed
+                if each.exception() is not None or each.result() is None
+            ]
+            await self._put_back(unsent, token)
+            raise errors[0]
 
     async def _publish(
-        self, queue: str, rows: Sequence[Row[Any]], token: UUID, deployment: UUID
-    ) -> None:
-        messages = [_outgoing(row, deployment) for row in rows]
-        with spans().send(queue, [row.trace for row in rows]):
-            result = await self._sqs.send(queue, messages)
-        sent = [row.id for row in rows if str(row.id) in result.sent]
+        self,
+        queue: str,
+        rows: Sequence[Row[Any]],
+        turn: asyncio.Semaphore,
+        broken: asyncio.Event,
+    ) -> Sent | None:
+        """What SQS said of these rows; None where they were not sent, since others could not be."""
+        async with turn:
+            if broken.is_set():
+                return None
+            messages = [_outgoing(row) for row in rows]
+            try:
+                with spans().send(queue, [row.trace for row in rows]):
+                    return rows, await self._sqs.send(queue, messages)
+            except BaseException:
+                broken.set()
+                raise
+
+    async def _end(self, answered: Sequence[Sent], token: UUID) -> None:
+        sent = list[int]()
+        failed = list[tuple[Row[Any], EntryFailure]]()
+        for rows, result in answered:
+            sent += [row.id for row in rows if str(row.id) in result.sent]
+            failed += [
+                (row, result.failed[id_]) for row in rows if (id_ := str(row.id)) in result.failed
+            ]
+        if not (sent or failed):
+            return
         async with self._engine.connect() as conn:
             if sent:
                 await conn.execute(DELETE_SENT, {"ids": sent, "token": token})
-            for row in rows:
-                failure = result.failed.get(str(row.id))
-                if failure is not None:
-                    await self._note(conn, row, failure, token)
+            for row, failure in failed:
+                await self._note(conn, row, failure, token)
 
     async def _note(
         self, conn: AsyncConnection, row: Row[Any], failure: EntryFailure, token: UUID
@@ -186,10 +262,11 @@ class Relay:
         async with self._engine.connect() as conn:
             await conn.execute(PUT_BACK, {"ids": ids, "token": token})
 
-    async def _pause(self) -> float:
+    async def _look(self) -> tuple[bool, float]:
+        """Whether anything is due, and in how many seconds more will be."""
         async with self._engine.connect() as conn:
-            seconds = await conn.scalar(SECONDS_TO_NEXT)
-        return self._poll_seconds if seconds is None else min(self._poll_seconds, max(0, seconds))
+            row = (await conn.execute(SECONDS_TO_NEXT)).one()
+        return row.due, self._poll_seconds if row.seconds is None else max(0.0, row.seconds)
 
     def _backoff(self) -> float:
         return random.uniform(0, min(LONGEST_BACKOFF_SECONDS, 0.1 * 2.0 ** min(self._failures, 10)))
@@ -214,12 +291,12 @@ def _batches(rows: Sequence[Row[Any]]) -> list[tuple[str, list[Row[Any]]]]:
     ]
 
 
-def _outgoing(row: Row[Any], deployment: UUID) -> Outgoing:
+def _outgoing(row: Row[Any]) -> Outgoing:
     message = JobMessage(
         job_id=JobId(row.job_id),
         kind=row.kind,
         brand=row.brand,
         trace=row.trace,
-        deployment_id=deployment,
+        deployment_id=row.deployment_id,
     )
     return Outgoing(entry_id=str(row.id), body=message.to_body(), group=row.brand)

@@ -259,13 +259,14 @@ TAKE_DUE = text(f"""
            SET turns = q.turns + (SELECT count(*) FROM chosen c WHERE c.queue = q.name),
                shares = coalesce(l.shares, '{{}}')
           FROM ({_LEFT}) AS l WHERE l.queue = q.name)
-    SELECT id, job_id, queue, kind, brand, trace, sends, place, true AS taken FROM taken
+    SELECT id, job_id, queue, kind, brand, trace, sends, place, true AS taken,
+           (SELECT deployment_id FROM chot.deployment) AS deployment_id FROM taken
     UNION ALL
-    SELECT id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false FROM dropped
+    SELECT id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, NULL FROM dropped
     UNION ALL
-    SELECT id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false FROM postponed
+    SELECT id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, NULL FROM postponed
     UNION ALL
-    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, NULL
      WHERE EXISTS (SELECT FROM taken) AND EXISTS ({ANOTHER_ROUND})""")
 
 

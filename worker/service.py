@@ -29,7 +29,7 @@ from worker.heartbeat import EXIT_STUCK, Heart, new_worker_id
 from worker.lease import HeldLease
 from worker.liveness import TOUCH_SECONDS, Liveness, readiness_path
 from worker.maintenance import Maintenance
-from worker.outcome import Failed, Lost, Outcome
+from worker.outcome import Failed, Lost, Outcome, Succeeded
 from worker.presence import Presence, QueuePresence, leave
 from worker.readiness import Readiness
 from worker.receiver import Receiver
@@ -289,7 +289,10 @@ class Worker:
     def _after(self, held: HeldLease, outcome: Outcome) -> None:
         if isinstance(outcome, Lost):
             return  # no longer ours: write nothing, delete nothing
-        self._relay.wake()
+        if isinstance(outcome, Succeeded):
+            self._relay.room()
+        else:
+            self._relay.wake()
         if isinstance(outcome, Failed):
             self._maintenance.cleanup_due()
             if held.guards.group is not None:

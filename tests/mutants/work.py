@@ -146,11 +146,12 @@ MUTANTS = (
             "    async def _round(self) -> tuple[int, bool]:\n",
             (
                 "    async def publish_at_once(self, conn: AsyncConnection, job: JobId) -> None:\n"
-                '        staged = text("SELECT * FROM chot.outbox WHERE job_id = :job")\n'
+                '        staged = text("SELECT o.*, d.deployment_id"\n'
+                '                      " FROM chot.outbox o, chot.deployment d"\n'
+                '                      " WHERE o.job_id = :job")\n'
                 '        rows = (await conn.execute(staged, {"job": job})).all()\n'
-                "        deployment = (await conn.execute(READ_DEPLOYMENT)).scalar_one()\n"
                 "        for queue, listed in _batches(rows):\n"
-                "            messages = [_outgoing(row, deployment) for row in listed]\n"
+                "            messages = [_outgoing(row) for row in listed]\n"
                 "            await self._sqs.send(queue, messages)\n"
                 "\n"
                 "    async def _round(self) -> tuple[int, bool]:\n"
@@ -195,8 +196,8 @@ MUTANTS = (
         "a batch that was answered counts as sent whole",
         (
             OUTBOX,
-            "sent = [row.id for row in rows if str(row.id) in result.sent]",
-            "sent = [row.id for row in rows]",
+            "sent += [row.id for row in rows if str(row.id) in result.sent]",
+            "sent += [row.id for row in rows]",
         ),
         "protocol/test_outbox.py::test_only_ids_that_sqs_took_are_deleted",
     ),
