@@ -6,7 +6,8 @@ was read last, so that an attempt goes on behind it. Merging is the runner's, ba
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,7 +39,7 @@ from worker.records.import_items import merge_items
 from worker.records.import_movements import merge_movements
 from worker.records.import_verdicts import NUMBERED, PLACED, Identity
 
-PORTION_LINES = 10_000
+PORTION_LINES = 20_000
 REMOVED_ROWS = 50_000
 REMOVE = {
     "import_movements": text("""
@@ -108,11 +109,15 @@ class ImportTask(Task):
     async def _stage(
         self, preparation: Preparation, params: ImportParams, path: Path, state: dict[str, Any]
     ) -> None:
-        offload, run = preparation.context.offload, preparation.run
-        order = _order(self._layout.name, run, params, path, after=state["line"])
-        state["columns"] = await offload(begin, order)
-        while not state.get("ended"):
-            portion = await offload(take, order.path, PORTION_LINES)
+        order = _order(self._layout.name, preparation.run, params, path, after=state["line"])
+        state["columns"] = await preparation.context.offload(begin, order)
+        async with aclosing(_portions(preparation, order)) as portions:
+            await self._stage_all(preparation, portions, state)
+
+    async def _stage_all(
+        self, preparation: Preparation, portions: AsyncIterator[Portion], state: dict[str, Any]
+    ) -> None:
+        async for portion in portions:
             state |= {
                 "line": portion.line,
                 "lines": state["lines"] + portion.lines,
@@ -143,6 +148,24 @@ class ImportTask(Task):
         statement = REMOVE[self._table]
         done = await conn.execute(statement, {"job_id": run.job_id, "most": REMOVED_ROWS})
         return done.rowcount < REMOVED_ROWS
+
+
+async def _portions(preparation: Preparation, order: Order) -> AsyncGenerator[Portion, None]:
+    """The file's portions; while one is staged the next is read. Closing it ends that."""
+
+    def read() -> asyncio.Task[Portion]:
+        taken = preparation.context.offload(take, order.path, PORTION_LINES)
+        return asyncio.create_task(taken, name="read a portion")
+
+    reading = read()
+    try:
+        while not (portion := await reading).ended:
+            reading = read()
+            yield portion
+        yield portion
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
 
 
 def _how_far(state: Mapping[str, Any], portion: Portion) -> str:
