@@ -103,6 +103,7 @@ class Platform:
     key: str = field(default_factory=new_key)
     children: list[Child] = field(default_factory=list)
     looks: int = 0
+    started: int = 0
 
     def environment(self, **changes: str) -> dict[str, str]:
         """What a process of this platform runs in: nothing of the caller's own settings."""
@@ -149,13 +150,13 @@ class Platform:
 
     def start(self, name: str, *arguments: str, **changes: str) -> Child:
         """Start Python with these arguments in this platform's environment."""
-        number = len(self.children) + 1
+        self.started += 1
         child = start(
             Command(
-                name=f"{name} {number}",
+                name=f"{name} {self.started}",
                 argv=[sys.executable, *arguments],
                 env=self.environment(**changes),
-                log=self.place.home / f"{self.prefix}-{name}-{number}.log",
+                log=self.place.home / f"{self.prefix}-{name}-{self.started}.log",
                 cwd=self.place.home,
             )
         )
