@@ -59,6 +59,7 @@ from api.settings import ApiSettings, load_settings
 from api.strict_json import Malformed
 from api.ui.door import find_reader
 from api.ui.errors import answer_problem
+from api.ui.following import Following
 from api.ui.live import Feeds
 from api.ui.routes import PAGE_ROUTERS
 from api.ui.session import Sessions
@@ -89,6 +90,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
             app.state.authenticator = open_authenticator(chosen, resources)
             app.state.sessions = Sessions(resources)
             app.state.feeds = Feeds(resources)
+            app.state.following = Following(resources)
             async with open_hub(resources, app.state.authenticator) as app.state.hub:
                 yield
 

@@ -75,6 +75,9 @@ class ApiSettings(SharedSettings):
     live_listeners: int = Field(
         1000, ge=1, le=100_000, description="who may wait at once (?wait, /events), an account half"
     )
+    live_pages: int = Field(
+        100, ge=1, le=100_000, description="pages of one account kept live; more read themselves"
+    )
     live_heartbeat_seconds: float | None = Field(
         None, gt=0, le=600, description="between comments in a stream; below the balancer's idle"
     )

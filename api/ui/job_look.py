@@ -1,21 +1,26 @@
 """One look at one job: everything that its page shows, read by the functions of the /v1 routes."""
 
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from api.actions import job_not_found
 from api.authentication import Caller
 from api.bodies import job_view
 from api.group_views import group_view
+from api.problems import ProblemRaised
 from api.resources import Resources
 from api.routes.why import redrive_refused, told_to, why_view
 from api.ui.advice import Advice, advice_of
 from api.ui.events_of_job import Happened, Run, events_of, runs_of
+from api.ui.following import Following
 from api.ui.timeline import Timeline, draw
 from api.ui.why_vietnamese import sentence as vietnamese
 from shared.access import Role
@@ -83,19 +88,36 @@ async def look_at(
     """
     async with resources.reading() as conn:
         why = await explain_job(conn, job_id, who.scope)
-        row = await show_job(conn, job_id, scope=who.scope)
-        if row is None or why is None:
+        details = await read_details(conn, job_id, who)
+        if details is None or why is None:
             return None
         whole = await get_job(conn, job_id, scope=who.scope) if payload else None
-        acts = None
-        if who.has(Role.ADMIN):
-            filters = {"job_id": job_id}
-            acts = await list_audit(conn, filters, limit=MOST_ACTS, scope=who.scope)
-        groups = [await _group(conn, row[name], who) for name in ("group_id", "joins")]
-        failures: Sequence[RowMapping] = ()
-        if row["kind"] in OF_DOCUMENTS:
-            failures = await list_outcomes(conn, row, failed=True, limit=MOST_FAILURES)
-    return _seen(resources, row, why, who, acts, groups, failures, whole)
+    return put_together(resources, who, why, details, None if whole is None else whole["payload"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What of a job changes with its state, its attempts, or what people do: not all the time."""
+
+    row: Row
+    acts: Sequence[RowMapping] | None
+    groups: Sequence[Any]
+    failures: Sequence[RowMapping]
+
+
+async def read_details(conn: AsyncConnection, job_id: UUID, who: Caller) -> Details | None:
+    """All that explain_job() does not tell; None where this caller sees no such job."""
+    row = await show_job(conn, job_id, scope=who.scope)
+    if row is None:
+        return None
+    acts = None
+    if who.has(Role.ADMIN):
+        acts = await list_audit(conn, {"job_id": job_id}, limit=MOST_ACTS, scope=who.scope)
+    groups = [await _group(conn, row[name], who) for name in ("group_id", "joins")]
+    failures: Sequence[RowMapping] = ()
+    if row["kind"] in OF_DOCUMENTS:
+        failures = await list_outcomes(conn, row, failed=True, limit=MOST_FAILURES)
+    return Details(row=row, acts=acts, groups=groups, failures=failures)
 
 
 async def _group(conn: AsyncConnection, group_id: UUID | None, who: Caller) -> Any:
@@ -105,16 +127,11 @@ async def _group(conn: AsyncConnection, group_id: UUID | None, who: Caller) -> A
     return None if group is None else group_view(group)
 
 
-def _seen(  # noqa: PLR0917 - what one look has read
-    resources: Resources,
-    row: Row,
-    why: Row,
-    who: Caller,
-    acts: Sequence[RowMapping] | None,
-    groups: Sequence[Any],
-    failures: Sequence[RowMapping],
-    whole: Row | None,
+def put_together(
+    resources: Resources, who: Caller, why: Row, details: Details, payload: Any = None
 ) -> Look:
+    """A look, of a row of explain_job() and the details."""
+    row, acts = details.row, details.acts
     told = told_to(why, who)
     refused = redrive_refused(resources, why)
     view = why_view(why, refused, told)
@@ -137,10 +154,55 @@ def _seen(  # noqa: PLR0917 - what one look has read
             lease_until=row["lease_expires_at"] if row["state"] == JobState.RUNNING else None,
         ),
         acts=shown,
-        group=groups[0],
-        joins=groups[1],
-        failures=failures,
-        payload=None if whole is None else whole["payload"],
+        group=details.groups[0],
+        joins=details.groups[1],
+        failures=details.failures,
+        payload=payload,
         archived="due" not in why,
         read_at=row["read_at"],
     )
+
+
+# Of the job itself: when one of these is another, its details may be as well.
+TURNS = (
+    *("state", "fence", "attempt", "lost_leases", "interruptions", "cleanup_due", "published_at"),
+    *("available_at", "paused_at", "redriven_at", "finished_at", "max_attempts", "priority"),
+)
+# What other people and jobs do to it is looked for as often.
+DETAILS_SECONDS = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class JobFollower:
+    """Looks at one job again and again: what decides by the look of all pages together."""
+
+    resources: Resources
+    following: Following
+    job_id: UUID
+    who: Caller
+    _details: Details | None = None
+    _turns: tuple[Any, ...] = ()
+    _again_at: float = 0.0
+
+    async def read(self) -> Look:
+        """The job as of the next look; ProblemRaised where there is none any more."""
+        why = await self.following.page(self.job_id, self.who.scope)
+        if why is None:
+            look = await look_at(self.resources, self.job_id, self.who)
+            if look is None:
+                raise ProblemRaised(job_not_found(self.job_id))
+            return look
+        turns = tuple(why[name] for name in TURNS)
+        if self._details is None or turns != self._turns or monotonic() >= self._again_at:
+            async with self.following.turns, self.resources.background.connect() as conn:
+                self._details = await read_details(conn, self.job_id, self.who)
+            # Not all pages at the same moment.
+            self._again_at = monotonic() + DETAILS_SECONDS * random.uniform(0.7, 1.0)
+            self._turns = turns
+        details = self._details
+        if details is None:
+            raise ProblemRaised(job_not_found(self.job_id))
+        # What moves with each heartbeat is as new as the look.
+        newer = {name: why[name] for name in details.row if name in why and name != "error"}
+        fresh = replace(details, row={**details.row, **newer})
+        return put_together(self.resources, self.who, why, fresh)

@@ -17,9 +17,10 @@ from time import monotonic
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from api.connections import let_go
 from api.event_stream import HEADERS, HEARTBEAT, RETRY_MS, tell_until_gone
 from api.gate import facts_of
 from api.problems import Problem, ProblemRaised
@@ -31,6 +32,7 @@ from shared.database import DATABASE_ERRORS
 from shared.logs import log
 
 SECONDS = 2.0
+FULL = b"event: full\ndata: {}\n\n"
 FAILED = (*DATABASE_ERRORS, TimeoutError, ProblemRaised)
 
 Read = Callable[[], Awaitable[Any]]
@@ -109,14 +111,24 @@ class Feeds:
     _feeds: dict[object, Feed] = field(default_factory=dict)
     _of_account: Counter[str] = field(default_factory=Counter)
 
+    def full(self, account: str) -> bool:
+        """Whether this account, or everybody together, has as many live pages as may be."""
+        settings = self.resources.settings
+        most = settings.live_listeners
+        each = min(settings.live_pages, ceil(most * SHARE_OF_AN_ACCOUNT))
+        return self._of_account.total() >= most or self._of_account[account] >= each
+
+    async def once(self, key: object, read: Read) -> Any:
+        """The values as they are now: those of the feed, if somebody listens to it."""
+        feed = self._feeds.get(key)
+        return await read() if feed is None or feed.values is None else feed.values
+
     @contextmanager
     def listening(
         self, key: object, read: Read, account: str, interval: float = SECONDS
     ) -> Iterator[Feed]:
         """A place at the feed of this key; ProblemRaised (overloaded) where all are taken."""
-        most = self.resources.settings.live_listeners
-        share = ceil(most * SHARE_OF_AN_ACCOUNT)
-        if self._of_account.total() >= most or self._of_account[account] >= share:
+        if self.full(account):
             detail = "too many pages are followed live here already; reload to see what is new"
             raise ProblemRaised(Problem(slug="overloaded", detail=detail))
         feed = self._feeds.get(key)
@@ -139,7 +151,9 @@ class Feeds:
 class LiveStream(Response):
     """The answer of a page's stream: events `parts` (id → HTML of what changed) and `login`.
 
-    `key` names the feed and must hold the reader's scope: whoever shares it sees the same.
+    `key` names the feed and must hold the reader's scope: whoever shares it sees the same. Where no
+    place is left the stream says `full` and ends; the page then asks for `?once=1` by itself, which
+    is all parts as JSON.
     """
 
     def __init__(
@@ -153,17 +167,27 @@ class LiveStream(Response):
         self.caller = caller
         self.browser = browser_of(request)
         self.key, self.read, self.show, self.interval = key, read, show, interval
+        self.once = request.query_params.get("once") == "1"
         self.status_code = 200
         self.background = None
         self.init_headers(HEADERS)
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream until the reader is gone, or the session or this process ends."""
+        if self.once:
+            values = await self.feeds.once(self.key, self.read)
+            parts = dict(self.show(self.browser, values))
+            told = JSONResponse(parts, headers={"Cache-Control": "no-store"})
+            await told(scope, receive, send)
+            return
+        if self.feeds.full(self.caller.principal):
+            await Response(FULL, headers=HEADERS)(scope, receive, send)
+            return
         place = self.feeds.listening(self.key, self.read, self.caller.principal, self.interval)
         with place as feed:
-            await tell_until_gone(self._tell(feed, send), receive)
+            await tell_until_gone(self._tell(feed, scope, send), receive)
 
-    async def _tell(self, feed: Feed, send: Send) -> None:
+    async def _tell(self, feed: Feed, scope: Scope, send: Send) -> None:
         heartbeat = self.feeds.resources.settings.live_heartbeat
 
         async def say(content: bytes, *, more: bool = True) -> None:
@@ -178,6 +202,7 @@ class LiveStream(Response):
             await say(b"", more=False)
         except TimeoutError:
             log.info("pages.stalled", seconds=2 * heartbeat)
+            let_go(scope)
 
     async def _follow(self, feed: Feed, say: Callable[..., Awaitable[None]], beat: float) -> None:
         told: dict[str, str] = {}

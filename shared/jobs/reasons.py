@@ -80,8 +80,17 @@ def explain(
     told = row if told is None else told
     if row["state"] == JobState.DEAD:
         return Explanation(Reason.DEAD, words.dead(told, redrive_refused))
-    rule = next(rule for rule in RULES[row["state"]] if rule.holds(row))
+    rule = _rule(row)
     return Explanation(rule.reason, rule.words(told))
+
+
+def reason_of(row: Row) -> Reason:
+    """What explain() tells, without its sentence: what no rule asks for may be missing."""
+    return Reason.DEAD if row["state"] == JobState.DEAD else _rule(row).reason
+
+
+def _rule(row: Row) -> Rule:
+    return next(rule for rule in RULES[row["state"]] if rule.holds(row))
 
 
 def _always(_: Row) -> bool:

@@ -1,4 +1,4 @@
-"""Why a job is not running, or not done: everything that decides it, by one statement.
+"""Why jobs are not running, or not done: everything that decides it, by one statement.
 
 One statement has one snapshot, and this one a single look at the clock, so that what it says of
 the job, its queue, its workers and its message is of one moment. The predicates are those that
@@ -7,9 +7,10 @@ what lies outside.
 """
 
 import re
+from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import IN_SCOPE, Scope
@@ -32,7 +33,8 @@ from shared.publishing import HELD, OFFERED, WINDOW_SIZE
 
 _PARTS = ", ".join(f"({part}) AS {name}" for name, part in CLAIMABLE_PARTS.items())
 
-# Of the workers that live and serve the job's queue; what they offer counts where it could run.
+# Of the workers that live and serve the job's queue; what they offer counts where it could run. For
+# jobs of one queue, kind and version it is counted once.
 _CREW = f"""
     SELECT count(*) AS live,
            count(*) FILTER (WHERE w.kinds ->> j.kind IS NOT NULL) AS know_kind,
@@ -45,6 +47,10 @@ _CREW = f"""
            coalesce(sum(wq.free_slots) FILTER (WHERE {KNOWS_KIND} AND w.state = 'working'), 0)
                ::integer AS free_slots
       FROM {LIVE_WORKERS}"""
+_CREWS = f"""
+    SELECT j.queue AS of_queue, j.kind AS of_kind, j.payload_version AS of_version, crew.*
+      FROM (SELECT DISTINCT queue, kind, payload_version FROM job) AS j
+     CROSS JOIN LATERAL ({_CREW}) AS crew"""
 
 # Who runs it, as its worker's own heartbeat told last. One that is silent for more than half of its
 # lease has missed a beat and is about to miss the next.
@@ -84,15 +90,34 @@ _HIGHER = f"""
            AND o.next_send_at <= clock_timestamp()
          LIMIT {MOST_AHEAD}) AS a"""
 
-_EXPLAINED = f"""
+_COUNTED_AHEAD = f"""
+     CROSS JOIN LATERAL ({_AHEAD}) AS ahead
+     CROSS JOIN LATERAL ({_HIGHER}) AS higher"""
+_NOT_COUNTED = """
+     CROSS JOIN (SELECT NULL::bigint AS ahead) AS ahead
+     CROSS JOIN (SELECT NULL::bigint AS higher) AS higher"""
+
+
+def _explained(which: str, ahead: str) -> TextClause:
+    """The statement for the jobs of which `which` holds over `j`.
+
+    Each predicate asks the clock anew, and two that do may disagree by a microsecond. Here they are
+    asked at one moment, so that no fact of an answer can contradict another.
+    """
+    explained = f"""
     job AS MATERIALIZED (
-        SELECT j.* FROM chot.jobs j WHERE j.id = :job_id AND {IN_SCOPE}),
+        SELECT j.* FROM chot.jobs j WHERE {which} AND {IN_SCOPE}),
+    crews AS MATERIALIZED ({_CREWS}),
     open_queues AS MATERIALIZED (
         SELECT q.name, q.turns, offered.emptied_at, {WINDOW_SIZE} AS size
-          FROM job JOIN chot.queues q ON q.name = job.queue
+          FROM chot.queues q
          CROSS JOIN LATERAL ({OFFERED}) AS offered
-         WHERE job.state = 'pending'),
-    held AS MATERIALIZED ({HELD})
+         WHERE q.name IN (SELECT queue FROM job WHERE state = 'pending')),
+    held AS MATERIALIZED ({HELD}),
+    windows AS MATERIALIZED (
+        SELECT q.name, q.size AS window_size,
+               (SELECT count(*) FROM held WHERE held.queue = q.name AND counts) AS window_used
+          FROM open_queues q)
     SELECT j.*, {MOMENT}, {_PARTS}, {CHARGED} AS charged,
            {ATTEMPTS_LEFT_AFTER_LOSS} AS attempts_left,
            {LOST_LEASES} >= {RUNS_ALONE_AFTER} AS runs_alone,
@@ -112,20 +137,21 @@ _EXPLAINED = f"""
            gr.state AS group_state, gr.outcome AS group_outcome, gr.total AS group_total,
            gr.remaining AS group_remaining,
            ahead.ahead, higher.higher, owner.*, frozen.*, reached.*, held_by.*, reserved_by.*,
-           (SELECT size FROM open_queues) AS window_size,
-           (SELECT count(*) FROM held WHERE counts) AS window_used,
+           windows.window_size, coalesce(windows.window_used, 0) AS window_used,
            CASE WHEN j.state = 'dead' THEN {ACTIVE_TWIN} END AS twin,
            p.payload
       FROM job j
+      JOIN crews AS crew ON crew.of_queue = j.queue AND crew.of_kind = j.kind
+                        AND crew.of_version = j.payload_version
       LEFT JOIN chot.job_outputs u ON u.job_id = j.id
       LEFT JOIN chot.job_payloads p ON p.job_id = j.id AND j.state = 'dead'
       LEFT JOIN chot.kinds k ON k.name = j.kind
       LEFT JOIN chot.queues q ON q.name = j.queue
+      LEFT JOIN windows ON windows.name = j.queue AND j.state = 'pending'
       LEFT JOIN chot.groups gr ON gr.id = j.joins
       LEFT JOIN LATERAL (
           SELECT x.started_at, x.outcome, x.error FROM chot.attempts x
            WHERE x.job_id = j.id ORDER BY x.fence DESC LIMIT 1) AS a ON true
-     CROSS JOIN LATERAL ({_CREW}) AS crew
       LEFT JOIN LATERAL ({_OWNER}) AS owner ON j.state = 'running'
       LEFT JOIN LATERAL ({_FROZEN}) AS frozen ON j.state = 'pending'
       LEFT JOIN LATERAL ({LIMIT_REACHED}) AS reached ON j.state = 'pending'
@@ -134,13 +160,16 @@ _EXPLAINED = f"""
       LEFT JOIN LATERAL ({LOCK_RESERVED}) AS reserved_by
         ON j.state = 'pending' AND j.lock_roots IS NOT NULL
       LEFT JOIN LATERAL ({_MESSAGE}) AS m ON j.state = 'pending'
-     CROSS JOIN LATERAL ({_AHEAD}) AS ahead
-     CROSS JOIN LATERAL ({_HIGHER}) AS higher"""
+     {ahead}"""
+    stopped = re.sub(r"\b(clock|statement)_timestamp\(\)", "(SELECT at FROM moment)", explained)
+    return text(f"WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS at), {stopped}")
 
-# Each predicate asks the clock anew, and two that do may disagree by a microsecond. Here they are
-# asked at one moment, so that no fact of an answer can contradict another.
-_STOPPED = re.sub(r"\b(clock|statement)_timestamp\(\)", "(SELECT at FROM moment)", _EXPLAINED)
-EXPLAIN_JOB = text(f"WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS at), {_STOPPED}")
+
+OF_IDS = "j.id = ANY(CAST(:ids AS uuid[]))"
+EXPLAIN_JOB = _explained("j.id = :job_id", _COUNTED_AHEAD)
+# The same of many jobs at once; and without what lies ahead of each, which decides nothing.
+EXPLAIN_JOBS = _explained(OF_IDS, _COUNTED_AHEAD)
+EXPLAIN_REASONS = _explained(OF_IDS, _NOT_COUNTED)
 
 
 async def explain_job(conn: AsyncConnection, job_id: UUID, scope: Scope) -> RowMapping | None:
@@ -151,3 +180,17 @@ async def explain_job(conn: AsyncConnection, job_id: UUID, scope: Scope) -> RowM
     binds = {"job_id": job_id, **scope.binds()}
     found = (await conn.execute(EXPLAIN_JOB, binds)).mappings().one_or_none()
     return found or (await conn.execute(READ_ARCHIVED, binds)).mappings().one_or_none()
+
+
+async def explain_jobs(
+    conn: AsyncConnection, ids: Sequence[UUID], scope: Scope, *, ahead: bool = True
+) -> dict[UUID, RowMapping]:
+    """explain_job() of many jobs by one statement; archived ones are left out.
+
+    Without `ahead` it is not counted how many stand before each: the reason is the same.
+    """
+    if not ids:
+        return {}
+    statement = EXPLAIN_JOBS if ahead else EXPLAIN_REASONS
+    rows = await conn.execute(statement, {"ids": list(ids), **scope.binds()})
+    return {row["id"]: row for row in rows.mappings()}

@@ -1,7 +1,6 @@
 """One job: its page, the same live, and what one may do with it."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -18,7 +17,7 @@ from api.routes.outcomes import OutcomesQuery, read_outcomes
 from api.ui.browser import Browser, Language, browser_of
 from api.ui.flash import see_other
 from api.ui.forms import Sent
-from api.ui.job_look import Look, look_at
+from api.ui.job_look import JobFollower, Look, look_at
 from api.ui.live import LiveStream
 from api.ui.pages import fragment, render
 from api.ui.pretty import pretty
@@ -71,7 +70,8 @@ async def follow_job(
     facts.job_id = str(job_id)
     await _found(resources, job_id, who)
     key = ("job", job_id, who.scope, who.has(Role.ADMIN))
-    return LiveStream(request, key, partial(_found, resources, job_id, who), _show)
+    follower = JobFollower(resources, request.app.state.following, job_id, who)
+    return LiveStream(request, key, follower.read, _show)
 
 
 def _show(browser: Browser, look: Look) -> Mapping[str, str]:

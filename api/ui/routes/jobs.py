@@ -1,6 +1,6 @@
 """The list of jobs: filters, keyset pages, states that stay new."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -15,9 +15,11 @@ from api.problems import Problem, ProblemRaised, validation_problem
 from api.resources import Resources
 from api.routes.listing import STATES, ListQuery, read_page
 from api.ui.browser import Browser
+from api.ui.following import Following, reasons_of, waits
 from api.ui.live import LiveStream
 from api.ui.pages import fragment, render
-from shared.jobs.watched import watched_jobs
+from shared.jobs.pace import Row
+from shared.types import JobState
 
 router = APIRouter()
 PLACE, LIVE = "/ui/jobs", "/ui/jobs-live"
@@ -38,11 +40,12 @@ async def list_jobs_page(request: Request, resources: Ready, who: Who) -> Respon
     except ProblemRaised as raised:
         refused = raised.problem
     ids = [job["id"] for job in page["jobs"]]
+    reasons = await _reasons(resources, page["jobs"])
     return render(
         request,
         "jobs.html",
         200 if refused is None else refused.status,
-        jobs=page["jobs"],
+        jobs=[job | {"waits": waits(reasons.get(job["id"]))} for job in page["jobs"]],
         asked=asked,
         states=STATES,
         kinds=sorted(resources.kinds),
@@ -53,6 +56,16 @@ async def list_jobs_page(request: Request, resources: Ready, who: Who) -> Respon
         older=_older(asked, page["next_cursor"]),
         stream=f"{LIVE}?{urlencode({'ids': ','.join(ids)})}" if ids else None,
     )
+
+
+async def _reasons(resources: Resources, jobs: Sequence[Mapping[str, Any]]) -> dict[str, Row]:
+    """Why each of a page waits, by one statement for all of them."""
+    rows = [{"id": UUID(job["id"]), "state": job["state"]} for job in jobs]
+    if all(row["state"] != JobState.PENDING for row in rows):
+        return {}
+    async with resources.reading() as conn:
+        found = await reasons_of(conn, rows)
+    return {str(job_id): row for job_id, row in found.items()}
 
 
 def _asked(request: Request) -> Iterator[tuple[str, str]]:
@@ -89,13 +102,13 @@ def _older(asked: Mapping[str, str], cursor: str | None) -> str | None:
 
 
 @router.get(LIVE)
-async def live_jobs(request: Request, resources: Ready, who: Who) -> Response:
+async def live_jobs(request: Request, who: Who) -> Response:
     """The states of the jobs of a page as they change."""
     ids = _ids(request.query_params.get("ids", ""))
     key = ("jobs", who.scope, ids)
 
     async def read() -> Any:
-        return await _read(resources, ids, who)
+        return await _read(request.app.state.following, ids, who)
 
     return LiveStream(request, key, read, _cells)
 
@@ -110,10 +123,12 @@ def _ids(said: str) -> tuple[UUID, ...]:
     return ids
 
 
-async def _read(resources: Resources, ids: tuple[UUID, ...], who: Caller) -> Any:
-    async with resources.background.connect() as conn:
-        rows = (await watched_jobs(conn, ids)).values()
-    return [job_summary(row) for row in rows if who.scope.covers(row["company"], row["brand"])]
+async def _read(following: Following, ids: tuple[UUID, ...], who: Caller) -> Any:
+    return [
+        job_summary(row) | {"waits": waits(reason)}
+        for row, reason in await following.listed(ids)
+        if who.scope.covers(row["company"], row["brand"])
+    ]
 
 
 def _cells(browser: Browser, jobs: Any) -> Mapping[str, str]:
@@ -121,4 +136,5 @@ def _cells(browser: Browser, jobs: Any) -> Mapping[str, str]:
     for job in jobs:
         parts[f"state-{job['id']}"] = fragment(browser, "jobs_state.html", job=job)
         parts[f"progress-{job['id']}"] = fragment(browser, "jobs_progress.html", job=job)
+        parts[f"waits-{job['id']}"] = fragment(browser, "jobs_waits.html", job=job)
     return parts

@@ -61,15 +61,33 @@ function follow(live) {
   const said = live.querySelector(".live-said");
   const show = (state, words) => {
     live.classList.toggle("on", state === "on");
-    live.classList.toggle("off", state !== "on");
+    live.classList.toggle("off", state === "off");
     if (said.textContent !== words) said.textContent = words;
   };
-  let stream = null;
+  let stream = null, again = null;
+  // No place is left: the page reads itself, and asks for a place again each minute.
+  const readItself = async (left) => {
+    again = null;
+    show("self", live.dataset.full);
+    try {
+      const place = live.dataset.stream + (live.dataset.stream.includes("?") ? "&" : "?") + "once=1";
+      const answer = await fetch(place, { headers: { Accept: "application/json" } });
+      if (!answer.ok || answer.redirected) throw new Error(answer.status);
+      showParts(await answer.json());
+    } catch {
+      show("off", live.dataset.off);
+    }
+    again = setTimeout(left > 0 ? () => readItself(left - 1) : begin, 10000);
+  };
   const begin = () => {
     stream = new EventSource(live.dataset.stream);
     stream.addEventListener("parts", (event) => {
       showParts(JSON.parse(event.data));
       show("on", live.dataset.on);
+    });
+    stream.addEventListener("full", () => {
+      stream.close();
+      readItself(5);
     });
     stream.addEventListener("login", () => {
       stream.close();
@@ -87,7 +105,10 @@ function follow(live) {
   };
   begin();
   // A page that goes frees its place at once; one that comes back from the cache follows again.
-  addEventListener("pagehide", () => stream.close());
+  addEventListener("pagehide", () => {
+    stream.close();
+    clearTimeout(again);
+  });
   addEventListener("pageshow", (event) => {
     if (event.persisted) begin();
   });
