@@ -113,16 +113,22 @@ async def _find(conn: AsyncConnection, asked: Asked) -> Answer | KeyReused | Non
     row = (await conn.execute(FIND_ANSWER, binds)).one_or_none()
     if row is None:
         return None
-    # By the version of the row: a deploy that changes the form turns no honest retry away.
-    if asked.digests.get(row.digest_version) != row.request_digest:
-        return KeyReused()
-    return Answer(
+    stored = Answer(
         status=row.status,
         headers=row.headers,
         body=row.body,
         job_id=None if row.job_id is None else JobId(row.job_id),
         replayed=True,
     )
+    return answered(asked, row.digest_version, row.request_digest, stored)
+
+
+def answered(asked: Asked, version: int, digest: bytes, stored: Answer) -> Answer | KeyReused:
+    """What a row under the key says to this request.
+
+    By the version of the row: a deploy that changes the form turns no honest retry away.
+    """
+    return stored if asked.digests.get(version) == digest else KeyReused()
 
 
 # An expired key that no reaper has met is taken over in the same statement.

@@ -123,13 +123,18 @@ class Admission:
     limits: Mapping[Lane, int]
     _made: Counter[Lane] = field(default_factory=Counter)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether all of the jobs have it, and beyond() will say of none that it has not."""
+        wanted = Counter(map(lane_of, self.jobs))
+        return all(self.room[lane] >= number for lane, number in wanted.items())
+
     async def beyond(self, conn: AsyncConnection) -> Mapping[int, Problem]:
         """The jobs, by their number, that have no room; one query, and only where it is short.
 
         A work that is active is none of them, and a work that is there twice counts once.
         """
-        wanted = Counter(map(lane_of, self.jobs))
-        if all(self.room[lane] >= number for lane, number in wanted.items()):
+        if self.has_room:
             return {}
         left = dict(self.room)
         seen: set[str] = set()

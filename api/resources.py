@@ -1,7 +1,7 @@
 """What one api process holds open: engines, SQS client, relay, and the tasks that keep them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +15,9 @@ from api.off_loop import OffLoop
 from api.pending import Lane, PendingLimits, count_pending
 from api.problems import Problem, ProblemRaised
 from api.settings import BACKGROUND_POOL_SIZE, ApiSettings
+from shared.at_once import fetch_at_once
 from shared.audit import acting
-from shared.database import open_engine, transaction
+from shared.database import open_engine, said_limit, transaction
 from shared.jobs.counts import read_counts
 from shared.kinds import Kind
 from shared.outages import tell_outages
@@ -38,7 +39,8 @@ SET_STATEMENT_TIMEOUT = text("SELECT set_config('statement_timeout', CAST(:most 
 class Resources:
     """Everything a route may use. `engine` serves requests, `background` nothing but loops.
 
-    `unready` says why no job can be taken yet; None means all is well. `writes` are the
+    `limits_said` is how long a request's transaction waits for a lock and idles, as PostgreSQL
+    reads it. `unready` says why no job can be taken yet; None means all is well. `writes` are the
     transactions under way that no disconnect may cut short.
     """
 
@@ -50,6 +52,7 @@ class Resources:
     counting: Counting
     s3: S3 | None = None
     pending: PendingLimits = field(init=False)
+    limits_said: tuple[str, str] = field(init=False)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     unready: str | None = "the database has not been reached yet"
     off_loop: OffLoop = field(default_factory=OffLoop)
@@ -58,6 +61,8 @@ class Resources:
 
     def __post_init__(self) -> None:
         self.pending = PendingLimits(self._count_pending, self._pending_limit)
+        lock, idle = self.settings.request_lock_timeout, self.settings.timing.idle_in_transaction
+        self.limits_said = (said_limit(lock), said_limit(idle))
 
     async def _count_pending(self, lanes: Mapping[Lane, int]) -> Mapping[Lane, int | None]:
         async with self.transaction() as conn:
@@ -80,6 +85,14 @@ class Resources:
                 actor=acting(),
             ) as conn:
                 yield conn
+
+    async def at_once(self, statement: str, *values: Any) -> Sequence[Any]:
+        """The rows of one statement that is its own transaction, with $1-style parameters.
+
+        It sets `limits_said` and acting() for itself; see shared.at_once.
+        """
+        with self._admitted():
+            return await fetch_at_once(self.engine, statement, *values)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:

@@ -27,6 +27,7 @@ from api.problems import Problem, ProblemRaised, field_problem, validation_probl
 from api.resources import Resources
 from api.signals import REPLAYS
 from api.strict_json import parse_object
+from api.submit_at_once import submit_at_once
 from shared.access import Role
 from shared.errors import EnqueueRefused
 from shared.jobs.enqueue import Accepted, Submit, enqueue
@@ -165,7 +166,29 @@ async def submit(resources: Resources, request: Request) -> Answer:
     error: a retry under the same key tells what became of it.
     """
     jobs = [request.checked] if isinstance(request.checked, Submit) else []
-    async with resources.pending.admit(jobs) as admission, resources.transaction() as conn:
+    async with resources.pending.admit(jobs) as admission:
+        answer = None
+        if isinstance(request.checked, Submit) and admission.has_room:
+            answer = await _submit_at_once(resources, request.checked, request.asked, admission)
+        if answer is None:
+            answer = await _submit_in_steps(resources, request, admission)
+    if not answer.replayed:
+        resources.relay.wake()
+    return answer
+
+
+async def _submit_at_once(
+    resources: Resources, job: Submit, asked: Asked | None, admission: Admission
+) -> Answer | None:
+    try:
+        met = await submit_at_once(resources, job, asked, admission)
+    except EnqueueRefused as refused:
+        raise ProblemRaised(refusal_problem(refused, job)) from None
+    return met if met is None or (isinstance(met, Answer) and not met.replayed) else replayed(met)
+
+
+async def _submit_in_steps(resources: Resources, request: Request, admission: Admission) -> Answer:
+    async with resources.transaction() as conn:
         if request.asked is not None:
             found = await begin(conn, request.asked)
             if found is not None:
@@ -174,19 +197,21 @@ async def submit(resources: Resources, request: Request) -> Answer:
         if request.asked is not None:
             hours = resources.settings.idempotency_hours
             await store_answer(conn, request.asked, answer, hours=hours)
-    resources.relay.wake()
     return answer
 
 
 async def begin(conn: AsyncConnection, asked: Asked) -> Answer | None:
     """The stored answer, or None: the key is ours. ProblemRaised where it is somebody else's."""
     found = await replay_or_begin(conn, asked)
+    return None if isinstance(found, Fresh) else replayed(found)
+
+
+def replayed(found: Answer | InProgress | KeyReused) -> Answer:
+    """The stored answer; ProblemRaised where there is none for this request."""
     match found:
         case Answer():
             REPLAYS.inc()
             return found
-        case Fresh():
-            return None
         case InProgress():
             detail = "send it again unchanged"
             raise ProblemRaised(Problem(slug="idempotency-key-in-progress", detail=detail))

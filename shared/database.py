@@ -181,11 +181,16 @@ async def set_limits(
     Model: action idle_timeout.
     """
     binds = {
-        "lock": f"{round(lock_timeout * 1000)}ms",
-        "idle": f"{round(idle_timeout * 1000)}ms",
+        "lock": said_limit(lock_timeout),
+        "idle": said_limit(idle_timeout),
         "actor": actor,
     }
     return int((await conn.execute(SET_LIMITS, binds)).scalar_one())
+
+
+def said_limit(seconds: float) -> str:
+    """A time-out as PostgreSQL's settings take it."""
+    return f"{round(seconds * 1000)}ms"
 
 
 def sqlstate_of(error: BaseException) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+import asyncpg
 from sqlalchemy import Executable, Result, text
 from sqlalchemy.exc import DBAPIError
 
@@ -150,11 +151,12 @@ def _refuse_broken(payload: str) -> None:
         raise EnqueueRefused(f"payload: {error}", field="payload", code="CH003") from None
 
 
-def refusal_of(error: DBAPIError) -> Exception:
+def refusal_of(error: DBAPIError | asyncpg.PostgresError) -> Exception:
     """Turn what chot.enqueue() raised into ours; anything else comes back as it is."""
     state = sqlstate_of(error)
-    cause = error.orig.__cause__ if error.orig is not None else None
-    message = getattr(cause, "message", None) or str(cause or error.orig)
+    orig = error.orig if isinstance(error, DBAPIError) else None
+    cause = error if orig is None else orig.__cause__
+    message = getattr(cause, "message", None) or str(cause or orig)
     if state in {"CH001", "CH002", "CH003", "CH005"}:
         field = getattr(cause, "detail", None) or "payload"
         return EnqueueRefused(message, field=field, code=state)
