@@ -31,6 +31,7 @@ from worker.settle import (
     Bury,
     ClaimAgain,
     Delete,
+    HandBack,
     PutOff,
     RunAlone,
     Settlement,
@@ -258,12 +259,17 @@ class Receiver:
 
     async def _settle(self, missed: dict[JobId, Delivery], received_at: float) -> None:
         async with self._engine.connect() as conn:
-            await leave_window(conn, self.queue, list(missed))
             rows = await read_missed(conn, list(missed), self._claimant.worker_id)
+            settled = {
+                job_id: settle(delivery, rows.get(job_id), self._claimant)
+                for job_id, delivery in missed.items()
+            }
+            leaves = [job_id for job_id, how in settled.items() if not isinstance(how, HandBack)]
+            if leaves:
+                await leave_window(conn, self.queue, leaves)
         put_off: dict[Delivery, int] = {}
         for job_id, delivery in missed.items():
-            settlement = settle(delivery, rows.get(job_id), self._claimant)
-            seconds = await self._apply(job_id, delivery, settlement, received_at)
+            seconds = await self._apply(job_id, delivery, settled[job_id], received_at)
             if seconds is not None:
                 put_off[delivery] = seconds
         await self._deliveries.put_off(put_off)
@@ -278,7 +284,7 @@ class Receiver:
         match settlement:
             case Delete():
                 self._deliveries.delete(delivery)
-            case PutOff():
+            case PutOff() | HandBack():
                 return settlement.seconds
             case Bury():
                 await bury_message(self._engine, delivery, settlement.reason)

@@ -11,7 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.jobs.limits import BELOW_LIMITS
 from shared.jobs.locks import WAITS
 from shared.jobs.staging import NO_MESSAGE_WAITS
-from shared.jobs.states import CLAIMABLE, LOST_LEASES, RUNS_ALONE_AFTER
+from shared.jobs.states import (
+    CLAIMABLE,
+    KNOWN_TO_A_LIVE_WORKER,
+    KNOWS_KIND,
+    LIVE_WORKERS,
+    LOST_LEASES,
+    RUNS_ALONE_AFTER,
+)
 from shared.sqs import Delivery
 from shared.types import JobId, WorkerId
 from worker.claim import Claimant
@@ -21,6 +28,12 @@ FIRST_PUT_OFF_SECONDS = 30
 UNKNOWN_JOB_SECONDS = 5
 UNKNOWN_JOB_RECEIVES = 4
 LONGEST_PUT_OFF_SECONDS = 900
+# What this worker does not know and another one does, as in a deployment, is handed back for a
+# moment: that one polls too. After so many receives it gets a new message, so that SQS's own count
+# never nears its dead-letter queue.
+HANDED_BACK = 10
+LONGEST_HAND_BACK_SECONDS = 4
+FULL_SECONDS = 15  # no slot of theirs is free: as long again at each receive
 
 READ_MISSED = text(f"""
     SELECT j.id, j.state, j.queue, j.kind, j.payload_version,
@@ -28,12 +41,15 @@ READ_MISSED = text(f"""
                AS lease_left,
            {CLAIMABLE} AS claimable, NOT {BELOW_LIMITS} AS at_limit,
            {LOST_LEASES} >= {RUNS_ALONE_AFTER} AS alone,
-           j.lock_roots IS NOT NULL AS has_locks, {WAITS} AS waits
+           j.lock_roots IS NOT NULL AS has_locks, {WAITS} AS waits,
+           {KNOWN_TO_A_LIVE_WORKER} AS known,
+           EXISTS (SELECT FROM {LIVE_WORKERS} AND w.state <> 'draining' AND wq.free_slots > 0
+                      AND {KNOWS_KIND}) AS wanted
       FROM chot.jobs j WHERE j.id = ANY(:ids)
     UNION ALL
     SELECT a.id, a.job ->> 'state', a.job ->> 'queue', a.job ->> 'kind',
            (a.job ->> 'payload_version')::integer, NULL, false, false, false,
-           false, false
+           false, false, false, false
       FROM chot.archived_jobs a WHERE a.id = ANY(:ids)""")
 
 
@@ -55,6 +71,18 @@ class PutOff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandBack:
+    """Hide the message for a moment: another worker has a free slot for its job and polls, too.
+
+    It goes on counting in the queue's window, so that no more of the kind are sent meanwhile.
+    """
+
+    seconds: int
+    why: str
+    reason: str = "unknown_kind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimAgain:
     """The job looked claimable: its row was locked for a moment. Claim it alone, and wait.
 
@@ -66,7 +94,12 @@ class ClaimAgain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageAgain:
-    """One of its limits is reached: its message waits in the outbox until a job of it has ended."""
+    """It gets a new message, which waits in the outbox until it is its turn.
+
+    As where one of its limits is reached: then until a job of that has ended.
+    """
+
+    reason: str = "limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +116,7 @@ class Bury:
     reason: str
 
 
-Settlement = Delete | PutOff | ClaimAgain | StageAgain | RunAlone | Bury
+Settlement = Delete | PutOff | HandBack | ClaimAgain | StageAgain | RunAlone | Bury
 
 
 async def read_missed(
@@ -132,9 +165,22 @@ def settle(
         return _later(delivery, row.lease_left, "the job runs under a live lease", "running")
     kind = claimant.kinds.get(row.kind)
     if kind is None or row.payload_version > kind.version:
-        said = "this worker does not know the kind or version"
-        return _later(delivery, 0, said, "unknown_kind")
+        return _for_another(delivery, row)
     return _once_more(row, refused=refused)
+
+
+def _for_another(delivery: Delivery, row: Any) -> Delete | PutOff | HandBack | StageAgain:
+    """Of a job of a newer version, or of another team: how soon somebody else may have it."""
+    said, receives = "this worker does not know the kind or version", delivery.receive_count
+    if not row.known:
+        return _later(delivery, 0, said, "unknown_kind")
+    if row.wanted and receives < HANDED_BACK:
+        seconds = random.randint(1, min(LONGEST_HAND_BACK_SECONDS, 1 + receives))
+        return HandBack(seconds=seconds, why=f"{said}, another does")
+    if row.wanted or receives >= MISSES:
+        return StageAgain(reason="unknown_kind")
+    seconds = round(FULL_SECONDS * receives * random.uniform(1.0, 1.2))
+    return PutOff(seconds=seconds, why=f"{said}, who does is full", reason="unknown_kind")
 
 
 def _once_more(row: Any, *, refused: bool) -> Settlement:
@@ -156,10 +202,8 @@ def _once_more(row: Any, *, refused: bool) -> Settlement:
 def reason_of(settlement: Settlement) -> str:
     """Why the claim was missed, in one of the words of worker.signals.MISS_REASONS."""
     match settlement:
-        case Delete() | PutOff():
+        case Delete() | PutOff() | HandBack() | StageAgain():
             return settlement.reason
-        case StageAgain():
-            return "limit"
         case RunAlone():
             return "alone"
         case Bury():

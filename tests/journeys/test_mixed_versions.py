@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tests.factories import NUMBERS, eventually, fetch, job_row, make_job, scala
 from tests.fleet import Fleet, log_lines
 from tests.journeys.looking import all_reached, effects, exited, message_for, reached, working
 from tests.services import ROOT, Database
+from worker.settle import HANDED_BACK
 
 # The last commit before migrations of this version: what runs while this one is deployed, and what
 # a roll back brings back. With a release it moves to that release's commit, and with it BEFORE in
@@ -232,3 +234,57 @@ async def test_what_an_older_worker_does_not_know_is_handed_back_untouched(
     assert (row.attempt, row.fence) == (1, 1)
     assert [chunk for chunk, _ in await effects(probes, job_id)] == [0]
     await reached(probes, sent_before, "succeeded")
+
+
+async def test_a_newer_job_waits_for_seconds_while_both_versions_are_there(
+    probes: AsyncEngine, fleet: Fleet
+) -> None:
+    """An older worker that gets it hands it back for a moment: the newer one polls as well.
+
+    Nobody counts an attempt, and the message comes nowhere near SQS's own dead-letter queue.
+    """
+    old, new = fleet.worker(), fleet.worker(**NEXT)
+    await working(old, new)
+    _, url = fleet.api(**NEXT)
+    jobs: list[UUID] = []
+    missed: list[dict[str, Any]] = []
+    for _ in range(5):
+        jobs += [await post(url, "probe.write", colour="red") for _ in range(6)]
+        await all_reached(probes, jobs, "succeeded", seconds=20)
+        missed = [each for each in fleet.events(old, "claim.missed") if unknown(each)]
+        if missed:
+            break
+    assert missed, "the older worker has got none of them, which says nothing"
+    assert await workers_of(probes, jobs) == {new.pid}
+    of_job = Counter(each["job_id"] for each in missed)
+    assert set(of_job) <= {str(each) for each in jobs}
+    assert max(of_job.values()) <= HANDED_BACK
+    client = await asyncio.to_thread(sqs_client, fleet.endpoint)
+    dead = client.get_queue_url(QueueName=f"{fleet.prefix}-default-dead")["QueueUrl"]
+    assert "Messages" not in client.receive_message(QueueUrl=dead, WaitTimeSeconds=0)
+    client.close()
+
+
+@pytest.mark.long
+async def test_a_newer_job_is_no_hot_loop_while_newer_workers_are_full(
+    probes: AsyncEngine, fleet: Fleet
+) -> None:
+    """Older workers offer it rarely, take what is theirs, and the newer one has it in the end."""
+    old, new = fleet.worker(), fleet.worker(CHOT_CONCURRENCY="1", **NEXT)
+    await working(old, new)
+    _, url = fleet.api(**NEXT)
+    long = await post(url, "probe.fresh", chunks=16, seconds=0.5)
+    await reached(probes, long, "running")
+    jobs = [await post(url, "probe.write", colour="red") for _ in range(8)]
+    known = [await make_job(probes, "probe.post") for _ in range(8)]
+    await all_reached(probes, known, "succeeded", seconds=15)
+    assert (await job_row(probes, long)).state == "running", "the newer one was full all the time"
+    missed = [each for each in fleet.events(old, "claim.missed") if unknown(each)]
+    assert len(missed) <= 4 * len(jobs), "not again and again"
+    await all_reached(probes, jobs, "succeeded", seconds=60)
+    assert await workers_of(probes, jobs) == {new.pid}
+
+
+def unknown(line: dict[str, Any]) -> bool:
+    """Whether the claim was missed since the worker does not know the job's kind or version."""
+    return "does not know the kind or version" in str(line["settled"])

@@ -19,15 +19,20 @@ from tests.factories import (
 from tests.protocol.exits import TERMINAL_EXITS, claimed_for, leave
 from tests.protocol.sessions import lock_job
 from worker.claim import claim_jobs
+from worker.presence import Presence, QueuePresence, report_presence
 from worker.settle import (
+    HANDED_BACK,
     Bury,
     ClaimAgain,
     Delete,
+    HandBack,
     PutOff,
     RunAlone,
     Settlement,
+    StageAgain,
     put_off_seconds,
     read_missed,
+    reason_of,
     settle,
 )
 
@@ -106,7 +111,10 @@ async def test_a_message_of_an_unknown_job_is_parked_at_last(probes: AsyncEngine
     assert isinstance(await settled(probes, JobId(uuid4()), 4), Bury)
 
 
-@pytest.mark.parametrize("change", ["kind = 'team.other'", "payload_version = 9"])
+CHANGES = pytest.mark.parametrize("change", ["kind = 'team.other'", "payload_version = 9"])
+
+
+@CHANGES
 async def test_what_this_worker_does_not_know_is_left_to_others(
     probes: AsyncEngine, change: str
 ) -> None:
@@ -115,6 +123,66 @@ async def test_what_this_worker_does_not_know_is_left_to_others(
     await execute(probes, f"UPDATE chot.jobs SET {change} WHERE id = :i", i=job_id)
     assert isinstance(await settled(probes, job_id), PutOff)
     assert isinstance(await settled(probes, job_id, 3), Delete)
+
+
+async def newer_worker(engine: AsyncEngine, *, free: int, state: str = "working") -> None:
+    """Another live worker, which knows what worker b does not."""
+    async with autocommit(engine).connect() as conn:
+        presence = Presence(
+            worker_id=WorkerId("newer"),
+            host="h",
+            pid=1,
+            code_version="2",
+            kinds={"team.other": 1, "probe.write": 9},
+            queues={"default": QueuePresence(slots=4, free_slots=free)},
+            state=state,
+        )
+        await report_presence(conn, presence, 30.0)
+
+
+@CHANGES
+async def test_what_another_worker_knows_is_handed_back_for_a_moment(
+    probes: AsyncEngine, change: str
+) -> None:
+    """Who polls as well gets it in seconds, and SQS's count of receives stays small."""
+    job_id = await make_job(probes)
+    await execute(probes, f"UPDATE chot.jobs SET {change} WHERE id = :i", i=job_id)
+    await newer_worker(probes, free=1)
+    waits: dict[int, set[int]] = {}
+    for receives in range(1, HANDED_BACK):
+        for _ in range(20):
+            answer = await settled(probes, job_id, receives)
+            assert isinstance(answer, HandBack), receives
+            waits.setdefault(receives, set()).add(answer.seconds)
+    assert waits[1] == {1, 2}, "never at once: that would be a hot loop; and not all together"
+    assert max(max(each) for each in waits.values()) <= 4
+    again = await settled(probes, job_id, HANDED_BACK)
+    assert again == StageAgain(reason="unknown_kind"), "a new message begins to count anew"
+    assert reason_of(again) == "unknown_kind"
+
+
+async def test_what_others_have_no_slot_for_comes_back_later(probes: AsyncEngine) -> None:
+    """A full worker takes none of it, however often it is offered; one that drains never."""
+    job_id = await make_job(probes)
+    await execute(probes, "UPDATE chot.jobs SET payload_version = 9")
+    for free, state in ((0, "working"), (4, "draining")):
+        await newer_worker(probes, free=free, state=state)
+        for receives in (1, 2):
+            answer = await settled(probes, job_id, receives)
+            assert isinstance(answer, PutOff)
+            assert 15 * receives <= answer.seconds <= 18 * receives
+        assert await settled(probes, job_id, 3) == StageAgain(reason="unknown_kind")
+
+
+async def test_what_a_dead_worker_knew_is_known_to_nobody(probes: AsyncEngine) -> None:
+    """Its message would go from hand to hand for nothing."""
+    job_id = await make_job(probes)
+    await execute(probes, "UPDATE chot.jobs SET payload_version = 9")
+    await newer_worker(probes, free=4)
+    await execute(probes, "UPDATE chot.workers SET live_until = clock_timestamp()")
+    answer = await settled(probes, job_id)
+    assert isinstance(answer, PutOff)
+    assert answer.seconds >= 60
 
 
 async def test_a_job_whose_row_was_locked_is_claimed_again(probes: AsyncEngine) -> None:
@@ -183,7 +251,7 @@ def test_a_row_of_any_state_is_settled() -> None:
     class Row:
         kind, queue, payload_version = "probe.write", "default", 1
         lease_left, claimable, alone, at_limit = 1.0, True, False, False
-        has_locks, waits = False, False
+        has_locks, waits, known, wanted = False, False, False, False
         state = "pending"
 
     for state in ("pending", "running", "succeeded", "cancelled", "dead"):
