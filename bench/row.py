@@ -33,9 +33,10 @@ class Row(Generic[T]):
     """One row of the table of targets.
 
     `prepare` opens what the rounds need and closes it again; `sizes` are its sizes by scale, of
-    which `rounds` says how often both are measured. `detail` tells what stands in the JSON beside
-    the figures. A round that did not do its work raises BenchFailed: a figure is never one of
-    failures.
+    which `rounds` says how often both are measured. With `turns` the order is turned every round;
+    without, the limit comes second: it needs what ours has made. `detail` tells what stands in the
+    JSON beside the figures. A round that did not do its work raises BenchFailed: a figure is never
+    one of failures.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Row(Generic[T]):
     ours: Callable[[T], Awaitable[Measured]]
     judge: Callable[[Sequence[Measured], Sequence[Measured]], list[Figure]]
     detail: Callable[[T], Mapping[str, Any]] = lambda _: {}
+    turns: bool = True
 
 
 async def counted_only(_: object) -> Measured:

@@ -83,7 +83,7 @@ async def _measure(row: Row[Any], place: Place, sizes: Sizes, say: Say) -> dict[
     async with row.prepare(place, sizes) as prepared:
         for number in range(sizes["rounds"]):
             # Turned every time: whoever goes second finds caches and disk as the first left them.
-            if number % 2:
+            if number % 2 or not row.turns:
                 ours.append(await row.ours(prepared))
                 limits.append(await row.limit(prepared))
             else:
