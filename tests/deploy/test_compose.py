@@ -8,6 +8,7 @@ from compose_spec import PyOptions
 
 from api.settings import ApiSettings
 from shared.settings import MigrateSettings
+from tests.deploy.composed import check_of, image_of, in_order, words_of
 from tests.deploy.test_templates import names_of
 from tests.services import ROOT
 from worker.settings import WorkerSettings
@@ -74,3 +75,38 @@ def test_every_variable_is_one_that_the_process_reads(name: str) -> None:
 def test_only_the_api_can_be_reached_and_from_this_machine_only() -> None:
     ports = {name: said["ports"] for name, said in SERVICES.items() if "ports" in said}
     assert ports == {"api": ["127.0.0.1:8000:8000"]}
+
+
+def test_nothing_waits_for_itself_and_what_is_waited_for_can_come() -> None:
+    """Healthy is only what has a health check, and ended only what ends by itself."""
+    order = in_order()
+    assert order.index("migrate") < order.index("api")
+    for name, said in SERVICES.items():
+        for needed, how in said.get("depends_on", {}).items():
+            if how["condition"] == "service_healthy":
+                assert "healthcheck" in SERVICES[needed], f"{name} would wait for ever"
+            else:
+                assert how["condition"] == "service_completed_successfully"
+                assert "restart" not in SERVICES[needed], f"{needed} never ends"
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_what_a_container_runs_is_in_its_image(name: str) -> None:
+    """Modules that were copied or installed into it; the whole is run by journeys/test_compose."""
+    image = image_of(name)
+    commands = [words_of(name)]
+    if "healthcheck" in SERVICES[name]:
+        commands.append(check_of(name))
+    for first, *rest in commands:
+        if first == "chot":
+            assert "shared" in image.copied
+            assert "deploy/install_here.py" in image.copied, "it puts the command on the PATH"
+            continue
+        assert first == "python"
+        if rest[0] == "-m":
+            module = rest[1].partition(".")[0]
+            place = ROOT.joinpath(*rest[1].split("."))
+            assert module in image.copied or module == "ministack"
+            assert module == "ministack" or place.with_suffix(".py").exists() or place.is_dir()
+        else:
+            assert rest[0] == "-c"
