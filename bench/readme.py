@@ -36,10 +36,10 @@ def section(told: Mapping[str, Any], runs: Sequence[RowRun]) -> str:
 
 def between(text: str, written: str) -> str:
     """The text with what stands between its markers replaced; NoMarkers where there are none."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise NoMarkers(f"expected {BEGIN} and {END} once each")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end) or BEGIN in rest or END in before + after:
+        raise NoMarkers(f"expected {BEGIN} and then {END}, once each")
     return f"{before}{BEGIN}\n{written}\n{END}{after}"
 
 
