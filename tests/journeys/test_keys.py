@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from api.authentication import CACHE_SECONDS
@@ -11,6 +12,7 @@ from shared.api_keys import key_id_of
 from tests.factories import eventually
 from tests.fleet import Fleet
 from tests.journeys.test_cli import Chot, environment
+from tests.pages.browsing import log_in
 
 
 @pytest.fixture
@@ -83,3 +85,31 @@ async def test_what_keys_refuse(owner: Chot, fleet: Fleet) -> None:
     assert (made["company"], made["brands"], key_id_of(made["key"])) == (None, None, made["key_id"])
     forever = ("--role", "read", "--all-companies", "--no-expiry")
     assert (await owner.json("keys", "create", "b", *forever))["expires_at"] is None
+
+
+async def test_sessions_of_a_key_are_ended_and_the_key_stays_good(owner: Chot) -> None:
+    """In every browser, within seconds; an id that nobody has is told, and none is no error."""
+    made = await owner.json("keys", "create", "ops", "--role", "read", "--all-companies")
+    url = owner.env["CHOT_API_URL"]
+    async with (
+        httpx.AsyncClient(base_url=url, timeout=10) as browser,
+        httpx.AsyncClient(base_url=url, timeout=10) as other,
+    ):
+        for each in (browser, other):
+            assert (await log_in(each, made["key"])).status_code == 303
+            assert (await each.get("/ui/")).status_code == 200
+        assert await owner.json("keys", "logout", made["key_id"]) == {
+            "key_id": made["key_id"],
+            "sessions": 2,
+        }
+
+        async def ended() -> bool:
+            pages = [await each.get("/ui/") for each in (browser, other)]
+            return [page.status_code for page in pages] == [303, 303]
+
+        await eventually(ended, seconds=CACHE_SECONDS + 10)
+        assert (await log_in(browser, made["key"])).status_code == 303
+    done = await owner("keys", "logout", made["key"])
+    assert (done.returncode, "1 session of" in done.stdout) == (0, True)
+    assert "0 sessions of" in (await owner("keys", "logout", made["key_id"])).stdout
+    assert (await owner("keys", "logout", "000000000000")).returncode == 3

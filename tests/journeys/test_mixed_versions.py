@@ -18,12 +18,16 @@ import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from api.ui.session import COOKIE
 from dev.processes import Child
 from dev.sample_company import load_sample
 from dev.sqs import sqs_client
+from shared.access import Role
 from tests.factories import NUMBERS, eventually, fetch, job_row, make_job, scalar
 from tests.fleet import Fleet, log_lines
 from tests.journeys.looking import all_reached, effects, exited, message_for, reached, working
+from tests.pages.browsing import log_in, token_in
+from tests.protocol.api.keys import make_key
 from tests.services import ROOT, Database
 from worker.settle import HANDED_BACK
 
@@ -31,6 +35,8 @@ from worker.settle import HANDED_BACK
 # a roll back brings back. With a release it moves to that release's commit, and with it BEFORE in
 # tests/architecture/test_expanding.py.
 BEFORE = "3ae20280aa65317c0960a25415111f3979c678af"
+# The last commit whose sessions at /ui/ have no rows in PostgreSQL; with a release it goes.
+WITHOUT_ROWS = "c8ed900dece33b208abed1d97baba1ee53edd19f"
 NEXT = {
     "CHOT_KIND_MODULES": "tests.probes.next_kinds",
     "CHOT_HANDLER_MODULES": "tests.probes.next_handlers",
@@ -50,17 +56,27 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     A tree without any history (an archive of the sources) has no such version, nor has a shallow
     clone whose origin is away: skipped there, and .ci/run says so aloud.
     """
+    yield from tree_of(BEFORE, tmp_path_factory.mktemp("before"))
+
+
+@pytest.fixture(scope="module")
+def without_rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """As `before`, of the code whose sessions have no rows."""
+    yield from tree_of(WITHOUT_ROWS, tmp_path_factory.mktemp("without-rows"))
+
+
+def tree_of(commit: str, home: Path) -> Iterator[Path]:
+    """The code of a commit in a directory, which is removed afterwards."""
     if not (ROOT / ".git").exists():
         pytest.skip("no git history here: the version before cannot be had")
-    if git("cat-file", "-e", f"{BEFORE}^{{commit}}").returncode != 0:
-        fetched = git("fetch", "--quiet", "--depth=1", "origin", BEFORE)
+    if git("cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
+        fetched = git("fetch", "--quiet", "--depth=1", "origin", commit)
         if fetched.returncode != 0:
             pytest.skip(
-                f"this clone is too shallow: {BEFORE} is neither here nor to be fetched "
+                f"this clone is too shallow: {commit} is neither here nor to be fetched "
                 f"({fetched.stderr.decode().strip()}); clone with its history"
             )
-    home = tmp_path_factory.mktemp("before")
-    archive = git("archive", "--format=tar", BEFORE)
+    archive = git("archive", "--format=tar", commit)
     assert archive.returncode == 0, archive.stderr.decode()
     subprocess.run(["tar", "-x", "-C", str(home)], input=archive.stdout, check=True)
     yield home
@@ -288,3 +304,39 @@ async def test_a_newer_job_is_no_hot_loop_while_newer_workers_are_full(
 def unknown(line: dict[str, Any]) -> bool:
     """Whether the claim was missed since the worker does not know the job's kind or version."""
     return "does not know the kind or version" in str(line["settled"])
+
+
+@pytest.mark.long
+async def test_nobody_is_logged_out_while_apis_of_both_versions_answer(
+    owner_engine: AsyncEngine, probes: AsyncEngine, fleet: Fleet, without_rows: Path
+) -> None:
+    """A session begun at either is one at the other; and what the newer one ends it ends there.
+
+    The older one knows no rows: until it is gone a copy lives on there, as it did before.
+    """
+    assert probes is not None, "the kinds are there"
+    key = await make_key(owner_engine, Role.READ)
+    _, new_url = fleet.api(CHOT_API_OPEN="false")
+    _, old_url = fleet.api(CHOT_API_OPEN="false", **older(without_rows))
+
+    async def opens(url: str, cookie: str) -> bool:
+        async with httpx.AsyncClient(base_url=url, timeout=10) as http:
+            page = await http.get("/ui/", headers={"Cookie": f"{COOKIE}={cookie}"})
+            return page.status_code == 200
+
+    cookies = {}
+    for url in (old_url, new_url):
+        async with httpx.AsyncClient(base_url=url, timeout=10) as browser:
+            assert (await log_in(browser, key)).status_code == 303
+            cookies[url] = browser.cookies[COOKIE]
+    for at in (old_url, new_url):
+        for begun in (old_url, new_url):
+            assert await opens(at, cookies[begun]), (at, begun)
+    assert await scalar(owner_engine, "SELECT count(*) FROM chot.sessions") == 1
+    async with httpx.AsyncClient(base_url=new_url, timeout=10) as browser:
+        browser.cookies.set(COOKIE, cookies[new_url], domain="127.0.0.1", path="/ui")
+        token = token_in((await browser.get("/ui/")).text)
+        done = await browser.post("/ui/logout", data={"csrf": token})
+        assert done.headers["location"] == "/ui/login?bye=1"
+    assert not await opens(new_url, cookies[new_url])
+    assert await opens(old_url, cookies[new_url])
