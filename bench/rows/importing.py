@@ -31,7 +31,7 @@ BATCH = 20_000
 HEAD = "doc_id,doc_line,kind,posting_date,posting_seq,store,item,quantity,value\n"
 COLUMNS = (
     *("company", "brand", "item", "store", "kind", "doc_id", "doc_line", "posting_date"),
-    *("posting_seq", "qty_base", "value"),
+    *("posting_seq", "qty_base", "value", "job_id"),
 )
 PLACES = (
     "INSERT INTO books.companies (code, name) VALUES ($1, $1)",
