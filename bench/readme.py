@@ -30,7 +30,8 @@ def section(told: Mapping[str, Any], runs: Sequence[RowRun]) -> str:
         f"{reached} of {len(judged) + failed} targets reached; {' and '.join(days)}, scale "
         f"`{told['scale']}`. A ratio is the median over rounds in which limit and ours took turns, "
         f"in brackets the least and the largest; small: ours and the limit themselves.{other}\n\n"
-        f"{markdown(runs)}\n\n<sub>{machine_line(told['machine'], told['versions'])}</sub>"
+        f"{markdown(runs)}\n\n![How far each figure is from its target](bench/run.svg)\n\n"
+        f"<sub>{machine_line(told['machine'], told['versions'])}</sub>"
     )
 
 
