@@ -8,11 +8,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.messages import JobMessage
 from shared.sqs import Delivery
-from shared.types import JobId, ReceiptHandle
-from tests.factories import autocommit, claimant, job_row, make_job, scalar
+from shared.types import JobId, ReceiptHandle, WorkerId
+from tests.factories import autocommit, claimant, execute, job_row, make_job, scalar
 from worker.deliveries import Deliveries
 from worker.lease import HeldLease
-from worker.presence import QueuePresence
+from worker.presence import Presence, QueuePresence, report_presence
 from worker.receiver import Receiver
 
 
@@ -92,3 +92,33 @@ async def test_a_second_delivery_in_the_same_poll_is_deleted(probes: AsyncEngine
     )
     assert [held.lease.job_id for held in started] == [job_id]
     assert touched == ["twin"]
+
+
+async def test_what_is_handed_back_goes_on_counting_in_the_window(probes: AsyncEngine) -> None:
+    """Or more and more of what others are to run would be sent to go from hand to hand.
+
+    Once they are full it leaves the window: it is in nobody's way then.
+    """
+    job_id = await make_job(probes)
+    mine = await scalar(probes, "SELECT deployment_id FROM chot.deployment")
+    await execute(probes, "UPDATE chot.jobs SET payload_version = 9")
+    await execute(
+        probes,
+        """INSERT INTO chot.published (queue, job_id, kind, fence, turn, take_token)
+           VALUES ('default', :i, 'probe.write', 0, 1, gen_random_uuid())""",
+        i=job_id,
+    )
+    for free, counts in ((1, 1), (0, 0)):
+        presence = Presence(
+            worker_id=WorkerId("newer"),
+            host="h",
+            pid=1,
+            code_version="2",
+            kinds={"probe.write": 9},
+            queues={"default": QueuePresence(slots=4, free_slots=free)},
+        )
+        async with autocommit(probes).connect() as conn:
+            await report_presence(conn, presence, 30.0)
+        started, touched = await received(probes, delivery(job_id, mine, "m"))
+        assert (started, touched) == ([], ["m"])
+        assert await scalar(probes, "SELECT count(*) FROM chot.published") == counts
