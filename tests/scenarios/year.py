@@ -1,7 +1,8 @@
 """A day of a year: jobs with all that hangs on them, at that day's time, set-based.
 
 The year lies in the past and ends now. Retention is given its ages longer by as many days as that
-day lies back, so that the clock it decides by is that day's. Triggers fire as always.
+day lies back, so that the clock it decides by is that day's. Triggers fire as always, and the jobs
+of a day come some thousand a transaction: one for all would keep every version of their rows.
 """
 
 from dataclasses import dataclass
@@ -13,16 +14,22 @@ ID_AT = """
     CREATE FUNCTION pg_temp.id_of(moment timestamptz, n bigint) RETURNS uuid LANGUAGE sql AS $$
         SELECT overlay(CAST(chot.uuid7() AS text) PLACING left(CAST(chot.id_at(moment) AS text), 13)
                        FROM 1 FOR 13)::uuid WHERE n IS NOT NULL $$"""
+# Jobs a transaction: a multiple of what makes a group.
+CHUNK = 2_500
+DAY = """
+    CREATE TEMP TABLE day (id uuid PRIMARY KEY, n bigint, at timestamptz, ends text, group_id uuid)
+        ON COMMIT DELETE ROWS"""
 # One in 100 is cancelled, one in 1,000 dies, one in 50 is a member of a group of ten.
-MAKE = (
-    """CREATE TEMP TABLE day ON COMMIT DROP AS
-       SELECT n, at, pg_temp.id_of(at, n) AS id,
-              CASE WHEN n % 1000 = 7 THEN 'dead' WHEN n % 100 = 3 THEN 'cancelled'
-                   ELSE 'succeeded' END AS ends,
-              CASE WHEN n % 500 < 10 THEN pg_temp.id_of(begins, n / 500) END AS group_id
-         FROM generate_series($1::bigint, $1::bigint + $2::bigint - 1) AS n,
-              LATERAL (SELECT clock_timestamp() - make_interval(days => $3) AS begins) AS b,
-              LATERAL (SELECT begins + make_interval(secs => 86000.0 * (n - $1) / $2) AS at) AS t""",
+MAKE = """
+    INSERT INTO day
+    SELECT pg_temp.id_of(at, n), n, at,
+           CASE WHEN n % 1000 = 7 AND {dying} THEN 'dead' WHEN n % 100 = 3 THEN 'cancelled'
+                ELSE 'succeeded' END,
+           CASE WHEN n % 500 < 10 THEN pg_temp.id_of(at, n / 500) END
+      FROM generate_series({start}, {end}) AS n,
+           LATERAL (SELECT clock_timestamp() - make_interval(
+                        days => {ago}, secs => -86000.0 * (n - {first}) / {jobs}) AS at) AS t"""
+LIVE = (
     """UPDATE day SET group_id = f.id
          FROM (SELECT n / 500 AS g, min(CAST(group_id AS text))::uuid AS id
                  FROM day WHERE group_id IS NOT NULL GROUP BY 1) AS f
@@ -98,28 +105,52 @@ class Size:
     audit: int
 
 
+async def begin(connection: asyncpg.Connection) -> None:
+    """What this connection needs before the first day."""
+    await connection.execute(ID_AT)
+    await connection.execute(DAY)
+
+
 async def live_a_day(
-    connection: asyncpg.Connection, *, first: int, jobs: int, ago: int
+    connection: asyncpg.Connection, *, first: int, jobs: int, ago: int, dying: bool = True
 ) -> list[UUID]:
-    """So many jobs come, run, beat and end, so many days ago; their ids in order."""
-    async with connection.transaction():
-        make, *rest = MAKE
-        await connection.execute("DROP TABLE IF EXISTS pg_temp.day")
-        await connection.execute(
-            make.replace("$1", str(first)).replace("$2", str(jobs)).replace("$3", str(ago))
-        )
-        for statement in rest:
-            await connection.execute(statement)
-        return [row["id"] for row in await connection.fetch("SELECT id FROM day ORDER BY n")]
+    """So many jobs come, run, beat and end, so many days ago; the ids of the first ten."""
+    ids: list[UUID] = []
+    for start in range(first, first + jobs, CHUNK):
+        end = min(start + CHUNK, first + jobs) - 1
+        async with connection.transaction():
+            await connection.execute(
+                MAKE.format(start=start, end=end, first=first, jobs=jobs, ago=ago, dying=str(dying))
+            )
+            for statement in LIVE:
+                await connection.execute(statement)
+            if start == first:
+                rows = await connection.fetch("SELECT id FROM day ORDER BY n LIMIT 10")
+                ids = [row["id"] for row in rows]
+    return ids
 
 
-async def vacuum(connection: asyncpg.Connection) -> None:
-    """What autovacuum does, on the tables that lose rows; the tests' server has it turned off."""
+async def vacuum(connection: asyncpg.Connection, day: int) -> None:
+    """What autovacuum does, on the tables that lose rows; the tests' server has it turned off.
+
+    Statistics are made anew once a week: they cost as much as a small day, and change little.
+    """
+    options = "(ANALYZE)" if day < 7 or day % 7 == 0 else ""
     for table in TURNED_OVER:
-        await connection.execute(f"VACUUM (ANALYZE) chot.{table}")
+        await connection.execute(f"VACUUM {options} chot.{table}")
 
 
 async def size_of(connection: asyncpg.Connection) -> Size:
     """What there is on disk now."""
     found = {row["what"]: row["bytes"] for row in await connection.fetch(SIZES)}
     return Size(work=found["work"], archive=found["archive"], audit=found["audit"])
+
+
+async def sizes_of_all(connection: asyncpg.Connection) -> dict[str, int]:
+    """Bytes of every table and index of schema chot, each by itself; TOAST with its table."""
+    found = await connection.fetch("""
+        SELECT c.relname, CASE c.relkind WHEN 'i' THEN pg_relation_size(c.oid)
+                               ELSE pg_table_size(c.oid) END AS bytes
+          FROM pg_class c WHERE c.relnamespace = 'chot'::regnamespace AND c.relkind IN ('r', 'i')
+    """)
+    return {row["relname"]: row["bytes"] for row in found}
