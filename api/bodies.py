@@ -4,12 +4,14 @@ Requests are checked by these models; answers are written by `job_view()` and de
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from api.lost_leases import lost_error
 from shared.jobs.pace import Row, pace_of
 from shared.json_text import portable
 from shared.kinds.locks import locks_json
@@ -114,7 +116,9 @@ class AttemptView(BaseModel):
     started_at: str
     ended_at: str | None
     outcome: Literal["succeeded", "failed", "lost_lease", "released", "cancelled"] | None
-    error: dict[str, Any] | None
+    error: dict[str, Any] | None = Field(
+        description="of a lost lease: who was heard of last when, and who took over"
+    )
 
 
 class RedrivenView(BaseModel):
@@ -228,7 +232,7 @@ def job_view(row: Row, *, everywhere: bool) -> dict[str, Any]:
     return job_summary(row) | {
         "locks": [locks_json(each) for each in row["locks"] or ()],
         "result": portable(row["result"]) if succeeded else None,
-        "attempts": [_attempt(each, everywhere=everywhere) for each in row["attempts"]],
+        "attempts": _attempts(row["attempts"], everywhere=everywhere),
     }
 
 
@@ -258,18 +262,33 @@ def _redriven(row: Row) -> dict[str, Any] | None:
     return {"at": show_instant(at), "by": by, "approver": approver}
 
 
-def _attempt(row: dict[str, Any], *, everywhere: bool) -> dict[str, Any]:
-    ended = row["ended_at"]
-    worker = row["worker_id"]
+def _attempts(rows: Sequence[dict[str, Any]], *, everywhere: bool) -> list[dict[str, Any]]:
+    following = [*rows[1:], None]
+    return [
+        _attempt(each, after, everywhere=everywhere)
+        for each, after in zip(rows, following, strict=False)
+    ]
+
+
+def _attempt(
+    row: dict[str, Any], after: dict[str, Any] | None, *, everywhere: bool
+) -> dict[str, Any]:
+    def named(worker_id: str) -> str:
+        return worker_id if everywhere else end_of_id(worker_id)
+
+    ended, worker, error = row["ended_at"], named(row["worker_id"]), portable(row["error"])
+    if row["outcome"] == "lost_lease":
+        by = "" if after is None else named(after["worker_id"])
+        error = lost_error(row, after, worker=worker, next_worker=by)
     return {
         "attempt": row["attempt"],
         "fence": row["fence"],
-        "worker_id": worker if everywhere else end_of_id(worker),
+        "worker_id": worker,
         "code_version": row["code_version"],
         "started_at": show_instant(datetime.fromisoformat(row["started_at"])),
         "ended_at": ended and show_instant(datetime.fromisoformat(ended)),
         "outcome": row["outcome"],
-        "error": portable(row["error"]),
+        "error": error,
     }
 
 

@@ -13,14 +13,16 @@ from starlette.responses import HTMLResponse
 from api.gate import facts_of
 from api.rights import page_rule
 from api.ui import showing
-from api.ui.browser import Browser, browser_of
+from api.ui.browser import Browser, Language, browser_of
 from api.ui.charts import bars, lines, progress
+from api.ui.error_vietnamese import error_sentence
 from api.ui.flash import forget_flash, take_flash
 from api.ui.forms import FIELD, SEED, new_seed, seed_of, token_for
 from api.ui.icons import icon
+from api.ui.pretty import pretty
 from api.ui.session import FORM_COOKIE, session_of, set_cookie
 from api.ui.static_files import static_place
-from api.ui.words import translate
+from api.ui.words import all_words, translate
 from shared.unexpected import unexpected_type, unnamed
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -50,6 +52,7 @@ def environment() -> Environment:
         "icon": icon,
         "unexpected_type": unexpected_type,
         "unnamed": unnamed,
+        "pretty": pretty,
     }
     return made
 
@@ -62,6 +65,8 @@ def helpers(browser: Browser) -> dict[str, Any]:
         "t": partial(translate, language),
         "number": partial(_in, showing.number, language),
         "money": partial(_in, showing.money, language),
+        "coded": partial(_coded, language),
+        "meaning": error_sentence if language == "vi" else _own_words,
         "duration": partial(_in, showing.duration, language),
         "instant": partial(_in, showing.instant, language),
         "ago": partial(_in, showing.ago, language),
@@ -73,6 +78,16 @@ def helpers(browser: Browser) -> dict[str, Any]:
 
 def _in(show: Any, language: str, value: Any, *more: Any, **options: Any) -> Any:
     return show(value, language, *more, **options)
+
+
+def _coded(language: Language, code: str | None) -> str | None:
+    """What a code of a document or an item means; None for one without words."""
+    keys = (f"{place}.{code}" for place in ("runs.ended", "runs.error"))
+    return next((translate(language, key) for key in keys if key in all_words()), None)
+
+
+def _own_words(_error: Any) -> None:
+    """Errors are written in English: there is nothing to add."""
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from api.ui.error_vietnamese import error_sentence
 from api.ui.showing import LOCAL
 from shared.jobs.pace import Row, pace_of
 from shared.jobs.reasons import Reason
@@ -33,13 +34,21 @@ def number(n: int) -> str:
     return f"{n:,}".replace(",", ".")
 
 
+def _error(error: Any) -> str:
+    """Its code and what it means, where that is known; else its own words."""
+    means = error_sentence(error)
+    if means is None:
+        return error_words(error)
+    return f"{error.get('code') or error.get('type')}: {means.rstrip('.')}"
+
+
 def _up_to(n: int) -> str:
     return f"{number(n)} hoặc hơn" if n >= MOST_AHEAD else number(n)
 
 
 def _backoff(r: Row) -> str:
     return (
-        f"Lần chạy {r['charged']}/{r['max_attempts']} đã thất bại ({error_words(r['error'])}); "
+        f"Lần chạy {r['charged']}/{r['max_attempts']} đã thất bại ({_error(r['error'])}); "
         f"công việc sẽ được thử lại sau {span(r['due_in'])}. Nếu lỗi sẽ lặp lại, hãy sửa nguyên "
         "nhân hoặc hủy công việc."
     )
@@ -336,7 +345,7 @@ def _dead(r: Row, refused: str | None) -> str:
     }[refused]
     return (
         f"Công việc đã chết lúc {local(r['finished_at'])} sau {r['charged']}/{r['max_attempts']} "
-        f"lần chạy và {number(r['lost_leases'])} worker bị mất ({error_words(r['error'])}); {met}."
+        f"lần chạy và {number(r['lost_leases'])} worker bị mất ({_error(r['error'])}); {met}."
     )
 
 

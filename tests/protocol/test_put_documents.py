@@ -450,3 +450,21 @@ async def test_a_thousand_documents_are_one_call(books: AsyncEngine) -> None:
     for outcome in ("created", "unchanged"):
         assert {each.outcome for each in await put(books, *many)} == {outcome}
     assert await scalar(books, "SELECT count(*) FROM books.document_lines") == 1000
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"qty": "0.5"}, "is no multiple of 1 "),
+        ({"item": "SUA", "uom": "phần ba"}, "is no multiple of 0."),
+    ],
+)
+async def test_what_cannot_be_counted_is_told_by_its_smallest_part(
+    books: AsyncEngine, line: dict[str, Any], said: str
+) -> None:
+    """In plain numbers and the base unit; no power of ten."""
+    bad = await one(books, sale("HD-1", lines=[LINE | line]))
+    (fault,) = [each for each in bad.faults if each.code == "UOM_NOT_EXACT"]
+    assert said in fault.rule
+    assert fault.rule.endswith("the smallest part that it is counted in")
+    assert "10^" not in fault.rule

@@ -282,7 +282,7 @@ def _refuse_wrong_heads(
         named = ", ".join(f"'{shown(name)}'" for name in strange[:20])
         said.append(
             f"these heads are not known: {named} (leave the columns out, or say "
-            "other_columns=ignore)"
+            '--ignore-others; in a request "other_columns": "ignore")'
         )
     if said:
         known = ", ".join(column.name for column in columns)

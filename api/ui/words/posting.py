@@ -76,6 +76,19 @@ WORDS = {
         "sound, but another one was not",
         "hợp lệ nhưng chứng từ khác bị lỗi",
     ),
+    "runs.ended.HAS_DEPENDANT": (
+        "another posted document rests on it",
+        "có chứng từ đã ghi dựa vào nó",
+    ),
+    "runs.ended.NEVER_POSTED": ("was never posted", "chưa từng được ghi sổ"),
+    "runs.ended.REVERSED_TOO_EARLY": (
+        "would be taken back before its own day",
+        "ngày bỏ ghi sớm hơn ngày của chứng từ",
+    ),
+    "runs.ended.REVERSED_LATER": (
+        "was taken back on a later day than this one",
+        "đã bỏ ghi vào một ngày muộn hơn",
+    ),
     "runs.ended.NOT_REACHED": ("the job ended before it", "công việc dừng trước khi đến"),
     "runs.costs_result": ("Cost documents", "Chứng từ giá vốn"),
     "runs.costs.standing": ("standing", "đang đứng"),

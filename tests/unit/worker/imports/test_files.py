@@ -210,7 +210,7 @@ def test_columns_are_judged_all_at_once(path: Path) -> None:
     """Missing, twice and unknown ones."""
     with pytest.raises(FileRefused) as refused:
         read(path, "Số CT,doc_id,Loại,Ghi chú\nx\n")
-    for said in ("missing: doc_line (Dòng)", "twice: doc_id", "'Ghi chú'", "other_columns=ignore"):
+    for said in ("missing: doc_line (Dòng)", "twice: doc_id", "'Ghi chú'", "--ignore-others"):
         assert said in str(refused.value)
     extra = table(LINE.format(n=1) + ";!").replace(HEAD, HEAD + ";Ghi chú")
     with pytest.raises(FileRefused, match="COLUMNS_REFUSED"):
