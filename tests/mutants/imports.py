@@ -144,8 +144,8 @@ MUTANTS = (
         "movements get their ids in any order",
         (
             MERGE,
-            "FROM (SELECT * FROM facts ORDER BY line) f)",
-            "FROM (SELECT * FROM facts ORDER BY line DESC) f)",
+            "WHERE {where} ORDER BY r.line) l)",
+            "WHERE {where} ORDER BY r.line DESC) l)",
         ),
         f"{TESTS}::test_a_file_of_movements_is_in_the_books_and_nothing_is_left_staged",
     ),

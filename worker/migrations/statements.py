@@ -99,13 +99,16 @@ class Rows:
         keys = ", ".join(f"r.{quoted(c.name)} AS k{n}" for n, c in enumerate(self.columns))
         down = ", ".join(f"{name} DESC" for name in names)
         casts = ", ".join(f"CAST({name} AS text)" for name in names)
+        # Without joins a row of the table is there once, and the key is known to be unique.
+        distinct = (
+            f"(SELECT DISTINCT {', '.join(names)} FROM next)" if self.source.joins else "next"
+        )
         return text(f"""
             WITH next AS MATERIALIZED (
                 SELECT {keys} FROM {self.tables}
                  WHERE {self.where(after, self.upper)} ORDER BY {self._key} LIMIT :most)
             SELECT (SELECT count(*) FROM next) AS rows,
-                   (SELECT count(*) FROM (SELECT DISTINCT {", ".join(names)} FROM next) AS d)
-                       AS distinct_keys,
+                   (SELECT count(*) FROM {distinct} AS d) AS distinct_keys,
                    ARRAY[{casts}] AS key
               FROM next ORDER BY {down} LIMIT 1""")
 

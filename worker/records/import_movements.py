@@ -36,6 +36,10 @@ RULES: Mapping[str, str] = {
 }
 # The lines of a batch, which are sorted three times: some MiB.
 SORTED_IN_MEMORY = text("SET LOCAL work_mem = '32MB'")
+REFERRING = frozenset({"ref_doc", "reverses_doc"})
+REFERS = """
+    SELECT EXISTS (SELECT FROM {source} WHERE {where}
+                      AND (r.ref_doc IS NOT NULL OR r.reverses_doc IS NOT NULL))"""
 COUNTED = (("created", "written"), ("unchanged", "unchanged"))
 VALUES = {"quantity": "quantity", "value": "said_value"}
 
@@ -49,7 +53,8 @@ async def merge_movements(conn: AsyncConnection, batch: Batch, identity: Identit
     since = await begin_bringing(conn, company)
     await conn.execute(SORTED_IN_MEMORY)
     binds = {"company": company, "brand": batch.run.brand, "job_id": batch.run.job_id}
-    rows = (await batch.execute(conn, identity.statement, **binds)).mappings().all()
+    statement = identity.statement(referring=await _refers(conn, batch))
+    rows = (await batch.execute(conn, statement, **binds)).mappings().all()
     counts = {name: int(rows[0][of]) for name, of in COUNTED if rows[0][of]}
     if counts.get("created") and not batch.run.dry_run:
         await end_bringing(conn, company, since)
@@ -57,6 +62,14 @@ async def merge_movements(conn: AsyncConnection, batch: Batch, identity: Identit
         counts=counts,
         rejects=[_reject(row, company) for row in rows if row["judgement"] is not None],
     )
+
+
+async def _refers(conn: AsyncConnection, batch: Batch) -> bool:
+    """Whether a line of the batch refers to another movement: most files have no such columns."""
+    columns = (batch.run.state or {}).get("columns")
+    if columns is not None and not REFERRING.intersection(columns):
+        return False
+    return bool((await batch.execute(conn, REFERS)).scalar())
 
 
 def _reject(row: RowMapping, company: str) -> Reject:

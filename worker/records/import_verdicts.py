@@ -13,21 +13,16 @@ do, the filter behind it is one that no planner turns into a smaller join.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# The documents of the batch, each by the blocks of line numbers that the batch has of it: what lies
-# there is read together, and of a document of a million lines only what lies near.
-SPANS = """
-        SELECT doc_id, min(doc_line) AS low, max(doc_line) AS high
-          FROM lines GROUP BY doc_id, doc_line / 16"""
-BY_NUMBER = f"""
-        SELECT m.doc_id, m.doc_line, m.kind, m.stands, min(m.id) AS id FROM ({SPANS}) d
+BY_NUMBER = """
+        SELECT m.doc_id, m.doc_line, m.kind, m.stands, min(m.id) AS id FROM spans d
          CROSS JOIN LATERAL (
                SELECT m.doc_id, m.doc_line, m.kind, m.reverses_movement_id IS NULL AS stands, m.id
                  FROM books.stock_movements m
                 WHERE m.doc_id = d.doc_id AND m.doc_line BETWEEN d.low AND d.high
                   AND m.company || '' = :company OFFSET 0) m
          GROUP BY m.doc_id, m.doc_line, m.kind, m.stands"""
-FIRST_BY_NUMBER = f"""
-        SELECT f.doc_id, f.doc_line, f.kind, f.stands, min(f.line) AS line FROM ({SPANS}) d
+FIRST_BY_NUMBER = """
+        SELECT f.doc_id, f.doc_line, f.kind, f.stands, min(f.line) AS line FROM spans d
          CROSS JOIN LATERAL (
                SELECT f.doc_id, f.doc_line, f.kind, f.reverses_doc IS NULL AS stands, f.line
                  FROM books.import_movements f
@@ -106,12 +101,12 @@ LYING = (
 NAMES = {"qty_base": "quantity", "lot_id": "lot"}
 
 _NAMED = """
+    -- Ids in the order of the file: within a day costing goes by them.
     WITH lines AS MATERIALIZED (
-        SELECT r.*, {here} AS first_here FROM {source} WHERE {where}),
+        SELECT l.*, nextval('books.stock_movements_id_seq') AS id
+          FROM (SELECT r.*, {here} AS first_here FROM {source} WHERE {where} ORDER BY r.line) l),
     books AS MATERIALIZED (
-        SELECT c.currency AS own, CAST(10 AS numeric) ^ c.minor_digits AS minor,
-               (SELECT bool_or(r.ref_doc IS NOT NULL OR r.reverses_doc IS NOT NULL) FROM lines r)
-                   AS refer
+        SELECT c.currency AS own, CAST(10 AS numeric) ^ c.minor_digits AS minor
           FROM books.companies c WHERE c.code = :company),
     stores AS MATERIALIZED (
         SELECT d.store, s.brand FROM (SELECT DISTINCT store FROM lines) d
@@ -139,11 +134,16 @@ _NAMED = """
                               WHERE p.company = :company
                                 AND d.posting_date BETWEEN p.starts_on AND p.ends_on
                               LIMIT 1) p),
+    -- Documents, each by the blocks of line numbers that the batch has of it: what lies there is
+    -- read together, and of a document of a million lines only what lies near.
+    spans AS MATERIALIZED (
+        SELECT doc_id, min(doc_line) AS low, max(doc_line) AS high
+          FROM lines GROUP BY doc_id, doc_line / 16),
     numbers AS MATERIALIZED ({number}),
     doubles AS MATERIALIZED ({first}),"""
 _FACTS = """
     facts AS (
-        SELECT r.line, r.doc_id, r.doc_line, r.kind, r.posting_date,
+        SELECT r.id, r.line, r.doc_id, r.doc_line, r.kind, r.posting_date,
                coalesce(r.posting_seq, 0) AS posting_seq, r.item, r.store, r.to_store,
                r.lot AS lot_id, r.uom, CASE WHEN r.uom IS NOT NULL THEN r.quantity END AS qty_doc,
                r.quantity, r.currency, r.fc_amount, r.fc_rate, r.cost_basis, r.brand AS said_brand,
@@ -185,17 +185,14 @@ _FACTS = """
           LEFT JOIN LATERAL ({place}) e ON true
           LEFT JOIN LATERAL ({taken_back}) k ON true
          WHERE coalesce(r.line, 0) > 0),
-    -- Ids in the order of the file: within a day costing goes by them.
-    numbered AS (
-        SELECT f.*, f.quantity * f.num * f.one AS parts,
-               nextval('books.stock_movements_id_seq') AS id
-          FROM (SELECT * FROM facts ORDER BY line) f),
+    parts AS (
+        SELECT f.*, f.quantity * f.num * f.one AS parts FROM facts f OFFSET 0),
     exact AS (
         SELECT n.*, CASE WHEN mod(n.parts, n.den) = 0 THEN div(n.parts, n.den) END AS qty_base
-          FROM numbered n OFFSET 0),"""
-_JUDGED = """
-    alone AS MATERIALIZED (
-        SELECT x.*, CASE
+          FROM parts n OFFSET 0),"""
+_ALONE = """
+    alone AS {materialized} (
+        SELECT CASE
             WHEN x.brand IS NULL THEN 'STORE_UNKNOWN:store'
             WHEN x.said_brand <> x.brand THEN 'BRAND_MISMATCH:brand'
             WHEN x.brand <> CAST(:brand AS text) THEN 'NOT_YOURS:store'
@@ -214,35 +211,39 @@ _JUDGED = """
             WHEN x.found IS NOT NULL THEN 'FOUND:doc_line'
             WHEN x.period IS NULL THEN 'PERIOD_UNKNOWN:posting_date'
             WHEN x.period <> 'open' THEN 'PERIOD_CLOSED:posting_date'
-            END AS verdict
-          FROM exact x),
-    -- A line may refer to one of its own batch. By windows: the lines of a batch that nobody has
-    -- analyzed would be joined with each other by one loop in another. Where none refers, not even
-    -- by these.
+            END AS verdict, x.*
+          FROM exact x OFFSET 0),"""
+# Where no line of the batch refers to another.
+_BY_ITSELF = """
+    judged AS MATERIALIZED (
+        SELECT a.verdict AS judgement, a.*, CAST(NULL AS bigint) AS ref_movement_id,
+               CAST(NULL AS bigint) AS reverses_movement_id
+          FROM alone a),"""
+# A line may refer to one of its own batch. By windows: the lines of a batch that nobody has
+# analyzed would be joined with each other by one loop in another.
+_REFERRING = """
     near AS (
-        SELECT a.*, CAST(NULL AS bigint) AS ref_here, CAST(NULL AS bigint) AS reversed_here
-          FROM alone a WHERE (SELECT b.refer FROM books b) IS NOT TRUE
-        UNION ALL
         SELECT a.*,
                min(a.id) FILTER (WHERE {plain})
                    OVER (PARTITION BY coalesce(a.ref_doc, a.doc_id),
-                                      coalesce(a.ref_line, a.doc_line), a.item),
+                                      coalesce(a.ref_line, a.doc_line), a.item) AS ref_here,
                min(a.id) FILTER (WHERE {plain})
                    OVER (PARTITION BY coalesce(a.reverses_doc, a.doc_id),
                                       coalesce(a.reverses_line, a.doc_line), a.kind)
-          FROM alone a WHERE (SELECT b.refer FROM books b)),
+                   AS reversed_here
+          FROM alone a ORDER BY a.line),
     judged AS MATERIALIZED (
-        SELECT n.*,
-               CASE WHEN n.ref_doc IS NOT NULL THEN coalesce(n.ref_id, n.ref_here) END
-                   AS ref_movement_id,
-               CASE WHEN n.reverses_doc IS NOT NULL THEN coalesce(n.reversed_id, n.reversed_here)
-                   END AS reverses_movement_id, CASE
+        SELECT CASE
             WHEN n.verdict IS NOT NULL THEN n.verdict
             WHEN n.ref_doc IS NOT NULL AND n.ref_id IS NULL AND n.ref_here IS NULL
                 THEN 'REF_UNKNOWN:ref_doc'
             WHEN n.reverses_doc IS NOT NULL AND n.reversed_id IS NULL AND n.reversed_here IS NULL
                 THEN 'REF_UNKNOWN:reverses_doc'
-            END AS judgement
+            END AS judgement, n.*,
+               CASE WHEN n.ref_doc IS NOT NULL THEN coalesce(n.ref_id, n.ref_here) END
+                   AS ref_movement_id,
+               CASE WHEN n.reverses_doc IS NOT NULL THEN coalesce(n.reversed_id, n.reversed_here)
+                   END AS reverses_movement_id
           FROM near n),"""
 _WRITTEN = """
     written AS (
@@ -254,8 +255,7 @@ _WRITTEN = """
                posting_date, posting_seq, qty_base, value, lot_id, ref_movement_id, cost_basis,
                reverses_movement_id, uom, qty_doc, currency, fc_amount, fc_rate,
                CAST(:job_id AS uuid)
-          FROM judged WHERE judgement IS NULL ORDER BY line
-        RETURNING 1),
+          FROM judged WHERE judgement IS NULL),
     -- What differs is named only where anything does: most of a file that comes again is the same.
     told AS MATERIALIZED (
         SELECT j.*, d.there, d.differing
@@ -271,7 +271,7 @@ _WRITTEN = """
            t.said_value, t.value, t.posting_date, t.doc_id, t.doc_line, t.ref_doc, t.ref_line,
            t.reverses_doc, t.reverses_line, t.said_brand, t.brand, t.base_uom, t.period, t.fc_rate,
            t.fc_amount, t.currency, t.kind, t.by_place, t.there, t.differing, t.said,
-           (SELECT count(*) FROM written) AS written,
+           (SELECT count(*) FROM judged w WHERE w.judgement IS NULL) AS written,
            (SELECT count(*) FROM told u
              WHERE u.judgement = 'FOUND:doc_line' AND u.differing = '{}') AS unchanged
       FROM (SELECT 1) AS always
@@ -298,16 +298,16 @@ class Identity:
     compared: Sequence[str]
     references: Sequence[tuple[str, str]] = ()
 
-    @property
-    def statement(self) -> str:
-        """The merge of a batch."""
+    def statement(self, *, referring: bool) -> str:
+        """The merge of a batch; `referring`: of one in which a line refers to another."""
         pairs = [
             (NAMES.get(name, name), f"NOT j.by_place AND m.{name} IS DISTINCT FROM j.{name}")
             for name in self.compared
         ]
         pairs += [*self.references, *LYING]
+        judged = _REFERRING if referring else _BY_ITSELF
         return (
-            (_NAMED + _FACTS + _JUDGED + _WRITTEN)
+            (_NAMED + _FACTS + _ALONE + judged + _WRITTEN)
             .replace("{number}", self.number)
             .replace("{place}", self.place)
             .replace("{taken_back}", self.taken_back)
@@ -316,6 +316,7 @@ class Identity:
             .replace("{here}", self.here)
             .replace("{plain}", PLAIN)
             .replace("{referred}", REFERRED)
+            .replace("{materialized}", "MATERIALIZED" if referring else "")
             .replace("{differs}", " OR ".join(said for _, said in pairs))
             .replace("{pairs}", ", ".join(f"('{name}', {said})" for name, said in pairs))
         )
