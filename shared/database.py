@@ -62,6 +62,8 @@ def open_engine(
         options["poolclass"] = NullPool
     else:
         options |= {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout}
+        # Who came back last is used next: its statements are prepared, and their plans made.
+        options["pool_use_lifo"] = True
     return create_async_engine(driver_url(url), **options)
 
 

@@ -8,7 +8,7 @@ send repeats the message; a crash before it leaves the row. Never zero times.
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -64,7 +64,7 @@ PUT_BACK = text("""
      WHERE id = ANY(:ids) AND take_token = :token""")
 
 # Whether anything is due now that a take might have, and when the next row after that will be.
-SECONDS_TO_NEXT = text("""
+NEXT = """
     SELECT coalesce(bool_or(next.due AND NOT q.paused), false) AS due,
            extract(epoch FROM min(next.at) - clock_timestamp())::double precision AS seconds
       FROM chot.queues q CROSS JOIN generate_series(0, 9) AS p (priority)
@@ -75,7 +75,8 @@ SECONDS_TO_NEXT = text("""
                   (SELECT min(o.next_send_at) FROM chot.outbox o
                     WHERE o.queue = q.name AND o.priority = p.priority
                       AND o.quarantined_at IS NULL
-                      AND o.next_send_at > statement_timestamp()) AS at) AS next""")
+                      AND o.next_send_at > statement_timestamp()) AS at) AS next"""
+SECONDS_TO_NEXT = text(NEXT)
 
 
 Sent = tuple[Sequence[Row[Any]], SendResult]
@@ -85,6 +86,7 @@ class Relay:
     """Publishes committed outbox rows; woken in-process after a commit, polls as a net.
 
     `engine` must be in autocommit: each step is one statement. Several relays may run at once.
+    `look` asks NEXT, and maybe more, in a statement of somebody else's.
 
     Model: actions relay_publish, relay_crash.
     """
@@ -96,13 +98,16 @@ class Relay:
         *,
         poll_seconds: float,
         ageing_seconds: float = AGEING_SECONDS,
+        look: Callable[[AsyncConnection], Awaitable[Row[Any]]] | None = None,
     ) -> None:
         self._engine = engine
+        self._look_by = look or _look
         self._sqs = sqs
         self._poll_seconds = poll_seconds
         self._ageing_seconds = ageing_seconds
         self._woken = asyncio.Event()
         self._room = 0  # places that were left since the last wake
+        self._staged = False  # it was woken for a commit, not for a place
         self._failures = 0
 
     @property
@@ -112,7 +117,7 @@ class Relay:
 
     def wake(self) -> None:
         """Say that something was committed to the outbox."""
-        self._room = 0
+        self._staged = True
         self._woken.set()
 
     def room(self) -> None:
@@ -122,22 +127,23 @@ class Relay:
         """
         self._room += 1
         if self._room >= ENOUGH_ROOM:
-            self.wake()
+            self._has_room()
         elif self._room == 1:
             asyncio.get_running_loop().call_later(ROOM_SECONDS, self._has_room)
 
     def _has_room(self) -> None:
         if self._room:
-            self.wake()
+            self._room = 0
+            self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Flush until `stop`; errors of the world are waited out, never raised.
 
-        Unless it was woken it looks first, in a short statement, whether there is anything to take.
+        Unless something was committed, or waits as it knows, it looks first, in a short statement.
         """
         takes = True
         while not stop.is_set():
-            takes = takes or self._woken.is_set()
+            takes, self._staged = takes or self._staged, False
             self._woken.clear()
             try:
                 while takes and (await self._round())[1] and not stop.is_set():
@@ -265,7 +271,7 @@ class Relay:
     async def _look(self) -> tuple[bool, float]:
         """Whether anything is due, and in how many seconds more will be."""
         async with self._engine.connect() as conn:
-            row = (await conn.execute(SECONDS_TO_NEXT)).one()
+            row = await self._look_by(conn)
         return row.due, self._poll_seconds if row.seconds is None else max(0.0, row.seconds)
 
     def _backoff(self) -> float:
@@ -278,6 +284,10 @@ class Relay:
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
+
+
+async def _look(conn: AsyncConnection) -> Row[Any]:
+    return (await conn.execute(SECONDS_TO_NEXT)).one()
 
 
 def _batches(rows: Sequence[Row[Any]]) -> list[tuple[str, list[Row[Any]]]]:

@@ -3,7 +3,11 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any
 
+from sqlalchemy import Row
 from sqlalchemy.exc import DBAPIError
 
 from shared.alerts.evaluator import open_alerting
@@ -17,6 +21,7 @@ from worker.attempt import Runner
 from worker.cleanup import clean_up_one
 from worker.dead_letter import import_dead_letters
 from worker.presence import PRUNE
+from worker.pulse import Pulse
 from worker.reaper import BATCH as REAP_BATCH
 from worker.reaper import reap_expired, reap_guarded
 from worker.reconciler import restage_lost
@@ -39,8 +44,10 @@ class Maintenance:
         queues: list[str],
         settings: WorkerSettings,
         wake_relay: Callable[[], None],
+        pulse: Pulse,
     ) -> None:
         self._runner = runner
+        self._pulse = pulse
         self._sqs = sqs
         self._queues = queues
         self._settings = settings
@@ -52,31 +59,33 @@ class Maintenance:
             files_bucket=settings.files_bucket,
         )
         self._wake_relay = wake_relay
-        self._cleanup_due = asyncio.Event()
-        self._group_due = asyncio.Event()
-        self._wakes = {"cleanup": self._cleanup_due, "groups": self._group_due}
+        self._due = {name: asyncio.Event() for name in ("reaper", "waiters", "groups", "cleanup")}
+        self._not_before = dict.fromkeys(self._due, float("-inf"))
+        pulse.found = self._note
 
     def cleanup_due(self) -> None:
         """Say that a job has just died or been cancelled here."""
-        self._cleanup_due.set()
+        self._due["cleanup"].set()
 
     def group_due(self) -> None:
         """Say that a member of a group has just ended here."""
-        self._group_due.set()
+        self._due["groups"].set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run all loops until `stop`."""
-        often, seldom = self._settings.reaper_seconds, self._settings.reconciler_seconds
+        seldom = self._settings.reconciler_seconds
         settings, engine = self._settings, self._runner.engines.auto
         async with (
             open_alerting(engine, settings, deployment=settings.queue_prefix) as alerting,
             asyncio.TaskGroup() as tasks,
         ):
+            tasks.create_task(self._look_often(stop), name="looks")
             for name, period, step in (
-                ("reaper", often, self._reap),
+                ("reaper", None, self._reap),
+                ("waiters", None, self._wake_waiters),
                 ("reconciler", seldom, self._reconcile),
-                ("groups", often, self._stop_groups),
-                ("cleanup", often, self._clean_up),
+                ("groups", None, self._stop_groups),
+                ("cleanup", None, self._clean_up),
                 ("dead_letters", seldom, self._import),
                 ("watch", seldom, self._look),
                 ("alerts", settings.alert_seconds, alerting.step),
@@ -87,38 +96,66 @@ class Maintenance:
     async def _forever(
         self,
         name: str,
-        period: float,
+        period: float | None,
         step: Callable[[], Awaitable[None]],
         stop: asyncio.Event,
     ) -> None:
+        """Each period, or whenever it is due."""
+        due = self._due.get(name)
         while not stop.is_set():
+            if due is not None:
+                waits = [asyncio.ensure_future(each.wait()) for each in (due, stop)]
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for wait in waits:
+                    wait.cancel()
+                if stop.is_set():
+                    return
+                due.clear()
             try:
                 await step()
             except (*TRANSPORT_ERRORS, DBAPIError) as error:
                 log.warning("maintenance.waits", loop=name, error=told(error))
             except Exception:  # noqa: BLE001 - one broken cleanup must not end the reaper
                 log.exception("maintenance.failed", loop=name)
-            waits = [asyncio.ensure_future(stop.wait())]
-            if name in self._wakes:
-                waits.append(asyncio.ensure_future(self._wakes[name].wait()))
-            await asyncio.wait(
-                waits,
-                timeout=period * random.uniform(0.8, 1.0),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            for wait in waits:
-                wait.cancel()
+            if period is not None:
+                await _stops(stop, period * random.uniform(0.8, 1.0))
+
+    async def _look_often(self, stop: asyncio.Event) -> None:
+        """Look unless the relay has: what is due is found a period after the last look at most."""
+        period = self._settings.reaper_seconds
+        while not stop.is_set():
+            age = monotonic() - self._pulse.looked_at
+            left = period * random.uniform(0.8, 1.0) - age
+            if left <= 0:
+                try:
+                    async with self._runner.engines.auto.connect() as conn:
+                        await self._pulse.look(conn)
+                except (*TRANSPORT_ERRORS, DBAPIError) as error:
+                    log.warning("maintenance.waits", loop="looks", error=told(error))
+                    left = period
+            await _stops(stop, max(0.0, left))
+
+    def _note(self, row: Row[Any]) -> None:
+        """What somebody has found is due. What may go on being so waits its period."""
+        now = monotonic()
+        for name, due in self._due.items():
+            if getattr(row, name) and now >= self._not_before[name]:
+                due.set()
+                if name != "reaper":
+                    self._not_before[name] = now + self._settings.reaper_seconds * 0.8
 
     async def _reap(self) -> None:
         async with self._runner.engines.auto.connect() as conn:
             reaped = await reap_expired(conn)
             while reaped:
                 self._wake_relay()
-                self._cleanup_due.set()
+                self._due["cleanup"].set()
                 reaped = await reap_expired(conn) if reaped == REAP_BATCH else 0
         if await reap_guarded(self._runner.engines.app, self._runner.timing):
             self._wake_relay()
-            self._cleanup_due.set()
+            self._due["cleanup"].set()
+
+    async def _wake_waiters(self) -> None:
         async with self._runner.engines.auto.connect() as conn:
             if await wake_waiters(conn):
                 self._wake_relay()
@@ -130,13 +167,11 @@ class Maintenance:
             await conn.execute(PRUNE)
 
     async def _stop_groups(self) -> None:
-        self._group_due.clear()
         if await stop_groups(self._runner.engines.app, self._runner.timing):
             self._wake_relay()
-            self._cleanup_due.set()
+            self._due["cleanup"].set()
 
     async def _clean_up(self) -> None:
-        self._cleanup_due.clear()
         runner = self._runner
         while await clean_up_one(runner.engines.app, runner.handlers, runner.timing):
             pass
@@ -155,6 +190,13 @@ class Maintenance:
             except TRANSPORT_ERRORS as error:
                 if not is_missing_queue(error):
                     raise
+
+
+async def _stops(stop: asyncio.Event, seconds: float) -> None:
+    """Return after so many seconds, or when it stops."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
 
 
 def is_missing_queue(error: BaseException) -> bool:

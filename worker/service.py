@@ -31,6 +31,7 @@ from worker.liveness import TOUCH_SECONDS, Liveness, readiness_path
 from worker.maintenance import Maintenance
 from worker.outcome import Failed, Lost, Outcome, Succeeded
 from worker.presence import Presence, QueuePresence, leave
+from worker.pulse import Pulse
 from worker.readiness import Readiness
 from worker.receiver import Receiver
 from worker.served import open_socket
@@ -167,11 +168,13 @@ class Worker:
     ) -> None:
         self._runner = runner
         self._deliveries = Deliveries(sending)
+        pulse = Pulse(list(self._kinds))
         self._relay = Relay(
             runner.engines.auto,
             sending,
             poll_seconds=self._settings.relay_poll_seconds,
             ageing_seconds=self._settings.ageing_seconds,
+            look=pulse.look,
         )
         self._claimant = Claimant(
             worker_id=self._worker_id,
@@ -185,6 +188,7 @@ class Worker:
             queues=list(self._slots),
             settings=self._settings,
             wake_relay=self._relay.wake,
+            pulse=pulse,
         )
         self._receivers = [
             Receiver(

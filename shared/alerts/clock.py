@@ -20,24 +20,21 @@ def _no_later(column: str) -> str:
 
 # A silence lasts as long as was asked for, from now on. No notice is ever put off for longer than
 # LAST_RETRY_SECONDS, which take_notices() knows; one of a later clock is due.
-PRESENT = (
-    text(f"""
-    UPDATE chot.alerts SET {", ".join(map(_no_later, TIMES))}
-     WHERE greatest({", ".join(TIMES)}) > {NOW}"""),
-    text(f"""
-    UPDATE chot.alert_silences SET until = {NOW} + (until - made_at), made_at = {NOW}
-     WHERE made_at > {NOW}"""),
-    text(f"""
-    UPDATE chot.alert_channels
-       SET {", ".join(map(_no_later, ("seen_at", "delivered_at", "failed_at")))}
-     WHERE greatest(seen_at, delivered_at, failed_at) > {NOW}"""),
-    text(f"""
+PRESENT = text(f"""
+    WITH alerts AS (
+        UPDATE chot.alerts SET {", ".join(map(_no_later, TIMES))}
+         WHERE greatest({", ".join(TIMES)}) > {NOW}),
+    silences AS (
+        UPDATE chot.alert_silences SET until = {NOW} + (until - made_at), made_at = {NOW}
+         WHERE made_at > {NOW}),
+    channels AS (
+        UPDATE chot.alert_channels
+           SET {", ".join(map(_no_later, ("seen_at", "delivered_at", "failed_at")))}
+         WHERE greatest(seen_at, delivered_at, failed_at) > {NOW})
     UPDATE chot.alert_notices SET made_at = {NOW}, next_try_at = {NOW}
-     WHERE made_at > {NOW}"""),
-)
+     WHERE made_at > {NOW}""")
 
 
 async def take_present(conn: AsyncConnection) -> None:
     """Put what is later than now at now; in the transaction that holds the evaluator's turn."""
-    for statement in PRESENT:
-        await conn.execute(statement)
+    await conn.execute(PRESENT)

@@ -8,10 +8,10 @@ step is bounded in time, and what goes wrong is logged and tried again.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from time import monotonic
 from typing import Any, Protocol
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.alerts.aws import Aws, Sns, open_aws, put_metrics
@@ -28,7 +28,7 @@ from shared.alerts.notices import (
 from shared.alerts.readings import Counts
 from shared.alerts.rules import Rule, load_rules
 from shared.alerts.settings import AlertSettings
-from shared.alerts.state import load_alerts, load_silenced, store_alerts, take_turn
+from shared.alerts.state import load_alerts, store_alerts, take_turn
 from shared.alerts.steps import Alert, News, broken, kept
 from shared.alerts.telling import body_of
 from shared.alerts.webhook import NotDelivered, Webhook
@@ -42,7 +42,6 @@ IDLE_SECONDS = 10.0
 FORGOTTEN_RESOLVE_SECONDS = 120.0
 # Looking may take a twentieth of the time, however slow it is.
 SHARE = 20
-SET_STATEMENT_TIMEOUT = text("SELECT set_config('statement_timeout', CAST(:most AS text), true)")
 
 
 class Channel(Protocol):
@@ -85,12 +84,12 @@ class Alerting:
         """
         async with self._turn() as conn:
             await register(conn, [each.name for each in self.channels])
-            now = await take_turn(conn, "alerts", self.seconds * 0.9)
+            now = await self._taken(conn, "alerts", self.seconds * 0.9)
             if now is None:
                 return False
             await take_present(conn)
-            counts = await self._counts(conn)
-            before, silenced = await load_alerts(conn), await load_silenced(conn)
+            counts = await self.count(conn)
+            before, silenced = await load_alerts(conn)
             after, news = judge(self.rules, counts, before, silenced, now)
             changed = [each for key, each in after.items() if each != before.get(key)]
             gone = [each for key, each in before.items() if key not in after]
@@ -130,9 +129,9 @@ class Alerting:
         The turn is committed first: a minute is lost rather than sent twice.
         """
         async with self._turn() as conn:
-            if await take_turn(conn, "cloudwatch", PERIOD_SECONDS * 0.95) is None:
+            if await self._taken(conn, "cloudwatch", PERIOD_SECONDS * 0.95) is None:
                 return False
-            counts = await self._counts(conn)
+            counts = await self.count(conn)
         try:
             await put_metrics(aws, namespace, metrics_of(self.rules, counts, self.deployment))
         except NotDelivered as error:
@@ -140,9 +139,8 @@ class Alerting:
             return False
         return True
 
-    async def _counts(self, conn: AsyncConnection) -> Counts:
-        await conn.execute(SET_STATEMENT_TIMEOUT, {"most": f"{round(COUNT_SECONDS * 1000)}ms"})
-        return await self.count(conn)
+    async def _taken(self, conn: AsyncConnection, name: str, seconds: float) -> datetime | None:
+        return await take_turn(conn, name, seconds, statement_seconds=COUNT_SECONDS)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[AsyncConnection]:

@@ -54,8 +54,6 @@ WRITE = text("""
     ON CONFLICT (channel, rule, subject) DO UPDATE
        SET version = n.version + 1, body = excluded.body, tries = 0,
            next_try_at = clock_timestamp()""")
-FORGET = text("""
-    DELETE FROM chot.alert_channels WHERE seen_at < clock_timestamp() - interval '1 day'""")
 
 
 async def write_notices(conn: AsyncConnection, news: Sequence[tuple[str, str, Any]]) -> None:
@@ -65,7 +63,6 @@ async def write_notices(conn: AsyncConnection, news: Sequence[tuple[str, str, An
     ]
     if rows:
         await conn.execute(WRITE, rows)
-    await conn.execute(FORGET)
 
 
 # What is put off for longer than it ever is was put off by a clock that has gone back since. Of a

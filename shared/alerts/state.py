@@ -24,30 +24,39 @@ TAKE_TURN = text("""
                       AND (t.at <= clock_timestamp() - make_interval(secs => :seconds)
                            OR t.at > clock_timestamp())
                       FOR NO KEY UPDATE SKIP LOCKED)
-    RETURNING at""")
+    RETURNING at, set_config('statement_timeout', CAST(:most AS text), true)""")
 
 
-async def take_turn(conn: AsyncConnection, name: str, seconds: float) -> datetime | None:
-    """The moment, when it is this process's turn (none was for `seconds`), until `conn` commits."""
-    found: datetime | None = await conn.scalar(TAKE_TURN, {"name": name, "seconds": seconds})
+async def take_turn(
+    conn: AsyncConnection, name: str, seconds: float, *, statement_seconds: float
+) -> datetime | None:
+    """The moment, when it is this process's turn (none was for `seconds`), until `conn` commits.
+
+    From there on no statement of the transaction takes longer than `statement_seconds`.
+    """
+    most = f"{round(statement_seconds * 1000)}ms"
+    binds = {"name": name, "seconds": seconds, "most": most}
+    found: datetime | None = await conn.scalar(TAKE_TURN, binds)
     return found
 
 
+# The silenced rules come with every row, and with the one that stands for no alert.
 LOAD = text("""
-    SELECT rule, subject, severity, incident, value, since, fired_at, clear_since, resolved_at,
-           told_at FROM chot.alerts""")
-LOAD_SILENCED = text("SELECT rule FROM chot.alert_silences WHERE until > clock_timestamp()")
+    SELECT a.rule, a.subject, a.severity, a.incident, a.value, a.since, a.fired_at, a.clear_since,
+           a.resolved_at, a.told_at, s.silenced
+      FROM (SELECT array(SELECT rule FROM chot.alert_silences WHERE until > clock_timestamp())
+                       AS silenced) AS s
+      LEFT JOIN chot.alerts a ON true""")
 
 
-async def load_alerts(conn: AsyncConnection) -> dict[tuple[str, str], Alert]:
-    """Every alert that is kept, by rule and subject."""
-    rows = (await conn.execute(LOAD)).mappings().all()
-    return {(row["rule"], row["subject"]): Alert(**row) for row in rows}
-
-
-async def load_silenced(conn: AsyncConnection) -> frozenset[str]:
-    """The rules that nobody is told of now."""
-    return frozenset((await conn.execute(LOAD_SILENCED)).scalars().all())
+async def load_alerts(
+    conn: AsyncConnection,
+) -> tuple[dict[tuple[str, str], Alert], frozenset[str]]:
+    """Every alert that is kept, by rule and subject; and the rules that nobody is told of now."""
+    rows = [dict(row) for row in (await conn.execute(LOAD)).mappings().all()]
+    silenced = frozenset(rule for row in rows for rule in row.pop("silenced"))
+    alerts = {(r["rule"], r["subject"]): Alert(**r) for r in rows if r["rule"] is not None}
+    return alerts, silenced
 
 
 STORE = text("""
@@ -61,17 +70,18 @@ STORE = text("""
            clear_since = excluded.clear_since, resolved_at = excluded.resolved_at,
            told_at = excluded.told_at""")
 FORGET = text("DELETE FROM chot.alerts WHERE rule = :rule AND subject = :subject")
-PRUNE = (
-    text(f"""
-    DELETE FROM chot.alerts
-     WHERE resolved_at < clock_timestamp() - interval '{KEPT_DAYS} days'"""),
-    text("DELETE FROM chot.alert_silences WHERE until < clock_timestamp() - interval '1 day'"),
-    text(f"""
+PRUNE = text(f"""
+    WITH alerts AS (
+        DELETE FROM chot.alerts
+         WHERE resolved_at < clock_timestamp() - interval '{KEPT_DAYS} days'),
+    silences AS (
+        DELETE FROM chot.alert_silences WHERE until < clock_timestamp() - interval '1 day'),
+    channels AS (
+        DELETE FROM chot.alert_channels WHERE seen_at < clock_timestamp() - interval '1 day')
     DELETE FROM chot.lease_losses WHERE id IN (
         SELECT id FROM chot.lease_losses
          WHERE at < clock_timestamp() - interval '{LOSSES_KEPT_HOURS} hours'
-         ORDER BY at LIMIT 5000)"""),
-)
+         ORDER BY at LIMIT 5000)""")
 
 
 async def store_alerts(
@@ -84,8 +94,7 @@ async def store_alerts(
     keys = [{"rule": each.rule, "subject": each.subject} for each in gone]
     if keys:
         await conn.execute(FORGET, keys)
-    for statement in PRUNE:
-        await conn.execute(statement)
+    await conn.execute(PRUNE)
 
 
 LIST_ALERTS = text("""

@@ -36,6 +36,7 @@ from worker.cleanup import LOCK_ONE_DUE
 from worker.completions import COMPLETE_MANY
 from worker.lease import HOLD_FENCE, READ_ATTEMPT, READ_OWNERS, RENEW_LEASES
 from worker.outcome import COMPLETE_JOB, FAIL_JOB, RELEASE_JOB
+from worker.pulse import LOOK
 from worker.reaper import REAP_EXPIRED
 from worker.reconciler import RESTAGE_LOST
 from worker.settle import READ_MISSED, STAGE_AGAIN
@@ -122,6 +123,7 @@ STATEMENTS: dict[str, tuple[TextClause, dict[str, Any]]] = {
     "leave the window": (LEAVE_WINDOW, {"queue": "default", "ids": CLAIM["ids"]}),
     "stage again": (STAGE_AGAIN, {"job_id": ID}),
     "wait for the next": (SECONDS_TO_NEXT, {}),
+    "look for what is due": (LOOK, {"kinds": ["probe.write"]}),
     "settle misses": (READ_MISSED, {"ids": CLAIM["ids"], "worker_id": "w"}),
     "find a cleanup": (LOCK_ONE_DUE, {"kinds": ["probe.write"]}),
     "redrive": (REDRIVE_JOB, {"job_id": ID, "approver": None, "approval_id": None}),
