@@ -16,7 +16,7 @@ LIST_OUTCOMES = text("""
            i.entry_id
       FROM books.posting_items i
       LEFT JOIN LATERAL (SELECT d.type, d.doc_no FROM books.documents d
-                          WHERE d.id = i.document_id AND d.company = CAST(:company AS text)
+                          WHERE d.id = i.document_id AND d.company || '' = CAST(:company AS text)
                             AND (CAST(:brand AS text) IS NULL
                                  OR d.brand = CAST(:brand AS text))
                          OFFSET 0) d ON true

@@ -25,6 +25,14 @@ MANY = """
           FROM generate_series(1, :many) n RETURNING id)
     INSERT INTO books.document_lines (document_id, line_no, item, net)
     SELECT id, 1, 'A', 100 FROM made"""
+OTHERS = (
+    "INSERT INTO books.companies (code, name) VALUES ('SISTER', 'Sister')",
+    """INSERT INTO books.documents (company, type, doc_no, doc_date, posting_date, content_hash)
+       SELECT 'SISTER', 'sale', 'S' || n, '2026-01-05', '2026-01-05', ''
+         FROM generate_series(1, 2000) n""",
+    """INSERT INTO books.posting_items (job_id, document_id, seq)
+       SELECT gen_random_uuid(), n, 1 FROM generate_series(1, 2000) n""",
+)
 # Of this transaction alone, so far.
 READ = text("""
     SELECT relname, coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) AS read
@@ -44,15 +52,23 @@ async def session(database: Database) -> AsyncIterator[AsyncEngine]:
 
 
 @pytest.mark.usefixtures("company")
+@pytest.mark.parametrize("others", [False, True], ids=["of nothing", "of others"])
 @pytest.mark.parametrize("mode", ["per_document", "atomic"])
 async def test_a_chunk_reads_what_is_its_own(
+    *,
     session: AsyncEngine,
     read_engine: AsyncEngine,
     owner_engine: AsyncEngine,
     monkeypatch: pytest.MonkeyPatch,
     mode: str,
+    others: bool,
 ) -> None:
-    """All plans are made by one session while the ledger is empty; then it grows fortyfold."""
+    """All plans are made by one session while the ledger is empty; then it grows fortyfold.
+
+    Or by statistics of another company, and of lists of one document each.
+    """
+    for statement in OTHERS if others else ():
+        await execute(owner_engine, statement)
     await execute(owner_engine, "ANALYZE " + ", ".join(f"books.{name}" for name in TABLES))
     books = await open_ledger(session, read_engine)
     await execute(session, MANY, many=DOCUMENTS)

@@ -127,7 +127,9 @@ class Outcome:
 
 
 # Each row by its key, and then by its place: joined by the number a chunk could read the whole
-# list. `codes` would be an array of arrays of different lengths, which PostgreSQL has not: JSON.
+# list. The order is that of the key alone: by statistics in which a job has one row, any index that
+# begins with the job would do, and read the whole list for each row. `codes` would be an array of
+# arrays of different lengths, which PostgreSQL has not: JSON.
 NOTE = text("""
     UPDATE books.posting_items i
        SET done = true, outcome = o.outcome, detail = nullif(o.detail, ''), entry_id = o.entry_id,
@@ -136,7 +138,9 @@ NOTE = text("""
                   CAST(:details AS text[]), CAST(:entries AS bigint[]))
            AS o (seq, outcome, codes, detail, entry_id)
      CROSS JOIN LATERAL (SELECT p.ctid FROM books.posting_items p
-                          WHERE p.job_id = CAST(:job_id AS uuid) AND p.seq = o.seq OFFSET 0) k
+                          WHERE p.job_id = CAST(:job_id AS uuid)
+                            AND p.seq >= o.seq AND p.seq <= o.seq
+                          ORDER BY p.job_id, p.seq LIMIT 1) k
      WHERE i.ctid = k.ctid""")
 
 
@@ -179,7 +183,7 @@ TALLY = text("""
 FAILURES = text("""
     SELECT i.document_id, d.doc_no, i.outcome, i.codes, i.detail FROM books.posting_items i
       LEFT JOIN LATERAL (SELECT d.doc_no FROM books.documents d
-                          WHERE d.id = i.document_id AND d.company = :company
+                          WHERE d.id = i.document_id AND d.company || '' = :company
                             AND (CAST(:brand AS text) IS NULL OR d.brand = CAST(:brand AS text))
                          OFFSET 0) d ON true
      WHERE i.job_id = CAST(:job_id AS uuid) AND i.outcome <> ALL (CAST(:successes AS text[]))

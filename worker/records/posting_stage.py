@@ -41,7 +41,9 @@ NOTE_STAGED = text("""
                   CAST(:details AS text[]))
            AS s (seq, entry_id, series, rule_version, outcome, codes, detail)
      CROSS JOIN LATERAL (SELECT p.ctid FROM books.posting_items p
-                          WHERE p.job_id = CAST(:job_id AS uuid) AND p.seq = s.seq OFFSET 0) k
+                          WHERE p.job_id = CAST(:job_id AS uuid)
+                            AND p.seq >= s.seq AND p.seq <= s.seq
+                          ORDER BY p.job_id, p.seq LIMIT 1) k
      WHERE i.ctid = k.ctid""")
 
 
@@ -153,15 +155,16 @@ PUBLISH_LINES = text("""
            party, store, item, currency, fc_amount, memo
       FROM staged ORDER BY entry_id, line_no""")
 MARK_LISTED = text("""
-    WITH marked AS (
-        UPDATE books.documents d
-           SET status = 'posted', posted_version = d.version, updated_at = clock_timestamp()
-          FROM books.posting_items i
-         WHERE i.job_id = CAST(:job_id AS uuid) AND i.rule_version IS NOT NULL
-           AND d.id = i.document_id AND d.status = 'draft'
-        RETURNING i.seq)
-    UPDATE books.posting_items i SET outcome = 'POSTED' FROM marked m
-     WHERE i.job_id = CAST(:job_id AS uuid) AND i.seq = m.seq""")
+    UPDATE books.documents d
+       SET status = 'posted', posted_version = d.version, updated_at = clock_timestamp()
+      FROM books.posting_items i
+     WHERE i.job_id = CAST(:job_id AS uuid) AND i.rule_version IS NOT NULL AND i.outcome IS NULL
+       AND d.id = i.document_id AND d.status = 'draft'""")
+# By the list alone: joined with what was marked, one list could be walked through for each of the
+# other.
+NOTE_LISTED = text("""
+    UPDATE books.posting_items i SET outcome = 'POSTED', done = true
+     WHERE i.job_id = CAST(:job_id AS uuid) AND i.rule_version IS NOT NULL AND i.outcome IS NULL""")
 END_LIST = text("""
     UPDATE books.posting_items SET done = true
      WHERE job_id = CAST(:job_id AS uuid) AND outcome IS NOT NULL AND NOT done""")
@@ -183,7 +186,9 @@ async def publish(conn: AsyncConnection, poster: Poster) -> None:
     """Post all that is staged; it is locked, and as it was. Numbers last: others wait for them."""
     binds: dict[str, Any] = {"job_id": poster.job_id}
     await conn.execute(PUBLISH_LINES, binds)
-    await conn.execute(MARK_LISTED, binds)
+    marked = await conn.execute(MARK_LISTED, binds)
+    noted = await conn.execute(NOTE_LISTED, binds)
+    assert marked.rowcount == noted.rowcount, "they are locked, and as they were"
     await conn.execute(END_LIST, binds)
     whole = {**binds, "company": poster.company, "fence": poster.fence}
     row = (await conn.execute(APPEND_LISTED, whole)).one()
