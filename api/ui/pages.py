@@ -82,7 +82,7 @@ def _in(show: Any, language: str, value: Any, *more: Any, **options: Any) -> Any
 
 def _coded(language: Language, code: str | None) -> str | None:
     """What a code of a document or an item means; None for one without words."""
-    keys = (f"{place}.{code}" for place in ("runs.ended", "runs.error"))
+    keys = (f"runs.{place}.{code}" for place in ("ended", "error"))
     return next((translate(language, key) for key in keys if key in all_words()), None)
 
 

@@ -18,6 +18,7 @@ from api.ui.browser import Browser, Language, browser_of
 from api.ui.flash import see_other
 from api.ui.forms import Sent
 from api.ui.job_look import JobFollower, Look, look_at
+from api.ui.labels import labels
 from api.ui.live import LiveStream
 from api.ui.pages import fragment, render
 from api.ui.pretty import pretty
@@ -98,6 +99,7 @@ def _values(look: Look, language: Language) -> dict[str, Any]:
         "laid": lay_out(result),
         "result_json": None if result is None else pretty(result),
         "pretty": pretty,
+        **labels(look.job["kind"], language),
     }
 
 
