@@ -133,7 +133,7 @@ ROW = Row(
     sizes={
         Scale.TINY: {"rounds": 1, "beats": 1, "leases": 10},
         Scale.QUICK: {"rounds": 1, "beats": 2, "leases": 100},
-        Scale.USUAL: {"rounds": 1, "beats": 6, "leases": 100},
+        Scale.USUAL: {"rounds": 1, "beats": 4, "leases": 100},
         Scale.LONG: {"rounds": 3, "beats": 20, "leases": 100},
     },
     prepare=prepare,

@@ -130,7 +130,7 @@ ROW = Row(
     sizes={
         Scale.TINY: {"rounds": 1},
         Scale.QUICK: {"rounds": 3},
-        Scale.USUAL: {"rounds": 11},
+        Scale.USUAL: {"rounds": 9},
         Scale.LONG: {"rounds": 31},
     },
     prepare=prepare,

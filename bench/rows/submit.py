@@ -160,7 +160,7 @@ ROW = Row(
     sizes={
         Scale.TINY: {"rounds": 1, "requests": 50, "seconds": 1, "warm": 20},
         Scale.QUICK: {"rounds": 1, "requests": 1_000, "seconds": 2, "warm": 200},
-        Scale.USUAL: {"rounds": 5, "requests": 3_000, "seconds": 8, "warm": 500},
+        Scale.USUAL: {"rounds": 3, "requests": 3_000, "seconds": 10, "warm": 500},
         Scale.LONG: {"rounds": 9, "requests": 5_000, "seconds": 20, "warm": 500},
     },
     prepare=prepare,
