@@ -14,6 +14,8 @@ from api.ui.session import COOKIE, PATH
 from api.ui.words import all_words
 
 SEE_OTHER = 303
+# Pages that come back by themselves; a form is not sent again.
+BACK_SOON = frozenset({"database-unavailable", "starting"})
 
 
 async def answer_problem(request: Request, problem: Problem) -> Response:
@@ -29,6 +31,8 @@ async def answer_problem(request: Request, problem: Problem) -> Response:
     )
     if problem.retry_after is not None:
         response.headers["Retry-After"] = str(problem.retry_after)
+        if request.method == "GET" and problem.slug in BACK_SOON:
+            response.headers["Refresh"] = str(problem.retry_after)
     response.headers.update(
         {name: value for name, value in problem.headers.items() if name != "WWW-Authenticate"}
     )

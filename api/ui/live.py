@@ -33,6 +33,7 @@ from shared.logs import log
 
 SECONDS = 2.0
 FULL = b"event: full\ndata: {}\n\n"
+BLIND = b"event: blind\ndata: {}\n\n"
 FAILED = (*DATABASE_ERRORS, TimeoutError, ProblemRaised)
 
 Read = Callable[[], Awaitable[Any]]
@@ -42,12 +43,16 @@ Show = Callable[[Browser, Any], Mapping[str, str]]
 
 @dataclass(slots=True, eq=False)
 class Feed:
-    """Values that are read again and again while somebody listens."""
+    """Values that are read again and again while somebody listens.
+
+    `blind` while looks fail: the values are of before.
+    """
 
     read: Read
     interval: float = SECONDS
     values: Any = None
     number: int = 0
+    blind: bool = False
     ended: bool = False
     listeners: int = 0
     shown: dict[str, tuple[int, Mapping[str, str]]] = field(default_factory=dict)
@@ -61,15 +66,16 @@ class Feed:
 
     async def _run(self, stopping: asyncio.Event) -> None:
         while self.listeners and not stopping.is_set():
-            began = monotonic()
+            began, blind = monotonic(), True
             try:
-                values = await self.read()
+                self.values = await self.read()
             except FAILED as error:
                 log.warning("pages.blind", error=str(error) or type(error).__name__)
             except Exception:  # noqa: BLE001 - a loop that died would leave its listeners waiting
                 log.exception("pages.feed_failed")
             else:
-                await self._tell(values)
+                blind = False
+            await self._tell(blind=blind)
             # What takes long is asked more rarely: never more than half of the time.
             wait = max(self.interval, monotonic() - began)
             try:
@@ -81,13 +87,13 @@ class Feed:
         async with self._news:
             self._news.notify_all()
 
-    async def _tell(self, values: Any) -> None:
+    async def _tell(self, *, blind: bool) -> None:
         async with self._news:
-            self.values, self.number = values, self.number + 1
+            self.blind, self.number = blind, self.number + 1
             self._news.notify_all()
 
     async def after(self, number: int, seconds: float) -> bool:
-        """Wait for values newer than that; False when none came in so many seconds."""
+        """Wait for a look newer than that; False when none came in so many seconds."""
         try:
             async with asyncio.timeout(seconds), self._news:
                 await self._news.wait_for(lambda: self.number > number or self.ended)
@@ -121,7 +127,8 @@ class Feeds:
     async def once(self, key: object, read: Read) -> Any:
         """The values as they are now: those of the feed, if somebody listens to it."""
         feed = self._feeds.get(key)
-        return await read() if feed is None or feed.values is None else feed.values
+        seen = feed is not None and feed.values is not None and not feed.blind
+        return feed.values if feed is not None and seen else await read()
 
     @contextmanager
     def listening(
@@ -216,6 +223,9 @@ class LiveStream(Response):
                 await say(HEARTBEAT)
                 continue
             number = feed.number
+            if feed.blind:
+                await say(BLIND)
+                continue
             parts = feed.fragments(self.browser, self.show) if feed.values is not None else {}
             changed = {name: html for name, html in parts.items() if told.get(name) != html}
             told |= changed

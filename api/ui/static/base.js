@@ -85,6 +85,8 @@ function follow(live) {
       showParts(JSON.parse(event.data));
       show("on", live.dataset.on);
     });
+    // The stream stands, but what it tells of cannot be read: what is shown is of before.
+    stream.addEventListener("blind", () => show("off", live.dataset.blind));
     stream.addEventListener("full", () => {
       stream.close();
       readItself(5);

@@ -25,6 +25,10 @@ WORDS = {
     "live.on": ("live", "trực tiếp"),
     "live.off": ("connection lost, trying again", "mất kết nối, đang thử lại"),
     "live.stale": ("last seen {seconds} ago", "cập nhật {seconds} trước"),
+    "live.blind": (
+        "the database does not answer: this is of before",
+        "cơ sở dữ liệu không trả lời: đây là số liệu trước đó",
+    ),
     "live.full": (
         "many pages of this account are open: this one is read every 10 s",
         "tài khoản này đang mở nhiều trang: trang này được đọc lại mỗi 10 giây",
