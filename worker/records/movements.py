@@ -121,7 +121,7 @@ async def load_units(
     )
     rows: list[list[Row]] = [[] for _ in pending]
     for row in await driver.fetch(READ_MOVEMENTS, *scope):
-        rows[row[0]].append(tuple(row)[1:])
+        rows[row[0]].append(row[1:])
     crossing: list[set[int]] = [set() for _ in pending]
     if run.brand is not None:
         for row in await driver.fetch(READ_ARRIVALS, *scope):
