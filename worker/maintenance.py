@@ -28,6 +28,12 @@ from worker.reconciler import restage_lost
 from worker.retention import Retention
 from worker.settings import WorkerSettings
 
+# Periods until the next look of what has found nothing and may come late; the first time, and then.
+FIRST_IDLE = 3
+LONGEST_IDLE = 5
+# Workers that are gone for a day are removed at one look in so many.
+PRUNES = 0.1
+
 
 class Maintenance:
     """Reaper, reconciler, cleanup, import of SQS's own dead letters, retention, watch, alerts.
@@ -97,11 +103,11 @@ class Maintenance:
         self,
         name: str,
         period: float | None,
-        step: Callable[[], Awaitable[None]],
+        step: Callable[[], Awaitable[bool | None]],
         stop: asyncio.Event,
     ) -> None:
-        """Each period, or whenever it is due."""
-        due = self._due.get(name)
+        """Each period, or whenever it is due. One that had nothing to do (False) waits longer."""
+        due, idle = self._due.get(name), 0
         while not stop.is_set():
             if due is not None:
                 waits = [asyncio.ensure_future(each.wait()) for each in (due, stop)]
@@ -112,13 +118,13 @@ class Maintenance:
                     return
                 due.clear()
             try:
-                await step()
+                idle = 0 if await step() is not False else LONGEST_IDLE if idle else FIRST_IDLE
             except (*TRANSPORT_ERRORS, DBAPIError) as error:
                 log.warning("maintenance.waits", loop=name, error=told(error))
             except Exception:  # noqa: BLE001 - one broken cleanup must not end the reaper
                 log.exception("maintenance.failed", loop=name)
             if period is not None:
-                await _stops(stop, period * random.uniform(0.8, 1.0))
+                await _stops(stop, max(1, idle) * period * random.uniform(0.8, 1.0))
 
     async def _look_often(self, stop: asyncio.Event) -> None:
         """Look unless the relay has: what is due is found a period after the last look at most."""
@@ -164,7 +170,8 @@ class Maintenance:
         async with self._runner.engines.auto.connect() as conn:
             if await restage_lost(conn, self._settings.reconciler_seconds):
                 self._wake_relay()
-            await conn.execute(PRUNE)
+            if random.random() < PRUNES:
+                await conn.execute(PRUNE)
 
     async def _stop_groups(self) -> None:
         if await stop_groups(self._runner.engines.app, self._runner.timing):
@@ -180,16 +187,18 @@ class Maintenance:
         async with self._runner.engines.auto.connect() as conn:
             await self._watch.look(conn)
 
-    async def _retain(self) -> None:
-        await self._retention.step(self._runner.engines.auto)
+    async def _retain(self) -> bool:
+        return await self._retention.step(self._runner.engines.auto)
 
-    async def _import(self) -> None:
+    async def _import(self) -> bool:
+        found = 0
         for queue in self._queues:
             try:
-                await import_dead_letters(self._runner.engines.auto, self._sqs, queue)
+                found += await import_dead_letters(self._runner.engines.auto, self._sqs, queue)
             except TRANSPORT_ERRORS as error:
                 if not is_missing_queue(error):
                     raise
+        return found > 0
 
 
 async def _stops(stop: asyncio.Event, seconds: float) -> None:

@@ -54,9 +54,14 @@ class Retention:
     _after: UUID = BEGINNING
     _after_list: UUID = BEGINNING
     _after_group: UUID = BEGINNING
+    _did: bool = False
 
-    async def step(self, engine: AsyncEngine) -> None:
-        """Some batches of each; `engine` is in autocommit, so that a batch is a transaction."""
+    async def step(self, engine: AsyncEngine) -> bool:
+        """Some batches of each; `engine` is in autocommit, so that a batch is a transaction.
+
+        False when there was nothing to do.
+        """
+        self._did = False
         for add_up in (add_up_endings, add_up_ends, add_up_duplicates):
             while await self._add_up(engine, add_up) == ENDINGS:
                 pass
@@ -73,6 +78,7 @@ class Retention:
         await self._remove_sessions(engine)
         if self.files_bucket is not None:
             await self._remove_uploads(engine, self.files_bucket)
+        return self._did or moved + gone > 0
 
     async def _turn_months(self, engine: AsyncEngine) -> None:
         """Months that come are made, months whose time is over dropped; one that is read waits."""
@@ -85,6 +91,7 @@ class Retention:
             for _ in range(BATCHES if keep else 0):
                 if await drop_month(engine, parent, keep_days=keep) is None:
                     break
+                self._did = True
 
     async def _remove_groups(self, engine: AsyncEngine) -> None:
         """Groups none of whose jobs is known any more, some a transaction."""
@@ -95,6 +102,7 @@ class Retention:
             async with engine.connect() as conn:
                 row = (await conn.execute(REMOVE_GROUPS, binds)).one()
             self._after_group = row.last or BEGINNING
+            self._did = self._did or row.removed > 0
             if row.last is None:
                 return
             await asyncio.sleep(monotonic() - began)
@@ -105,6 +113,7 @@ class Retention:
             began = monotonic()
             if await remove_expired(engine) is None:
                 return
+            self._did = True
             await asyncio.sleep(monotonic() - began)
 
     async def _remove_sessions(self, engine: AsyncEngine) -> None:
@@ -112,8 +121,10 @@ class Retention:
         for _ in range(BATCHES):
             began = monotonic()
             async with engine.connect() as conn:
-                if await remove_expired_sessions(conn, BATCH) < BATCH:
-                    return
+                gone = await remove_expired_sessions(conn, BATCH)
+            self._did = self._did or gone > 0
+            if gone < BATCH:
+                return
             await asyncio.sleep(monotonic() - began)
 
     async def _remove_uploads(self, engine: AsyncEngine, bucket: str) -> None:
@@ -123,6 +134,7 @@ class Retention:
                 for _ in range(BATCHES):
                     if not await remove_expired_upload(engine, s3):
                         return
+                    self._did = True
         except StorageUnavailable as error:
             log.warning("uploads.not_removed", error=told(error))
 
@@ -135,6 +147,7 @@ class Retention:
                 self._after_list = BEGINNING
                 return
             job_id, gone = found
+            self._did = True
             if gone < MOST_ROWS:
                 self._after_list = job_id
             await asyncio.sleep(monotonic() - began)
@@ -145,13 +158,16 @@ class Retention:
             began = monotonic()
             if not await remove_run(engine):
                 return
+            self._did = True
             await asyncio.sleep(monotonic() - began)
 
     async def _add_up(
         self, engine: AsyncEngine, add_up: Callable[[AsyncConnection], Awaitable[int]]
     ) -> int:
         async with engine.connect() as conn:
-            return await add_up(conn)
+            added = await add_up(conn)
+        self._did = self._did or added > 0
+        return added
 
     async def _archive(self, engine: AsyncEngine) -> int:
         moved = 0

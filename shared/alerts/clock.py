@@ -6,9 +6,6 @@ notice that is to be sent, the end of a silence. The evaluator takes the present
 its turn; from there on the time that each rule says passes as ever.
 """
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 TIMES = ("since", "fired_at", "clear_since", "resolved_at", "told_at")
 NOW = "clock_timestamp()"
 
@@ -18,23 +15,25 @@ def _no_later(column: str) -> str:
     return f"{column} = CASE WHEN {column} > {NOW} THEN {NOW} ELSE {column} END"
 
 
-# A silence lasts as long as was asked for, from now on. No notice is ever put off for longer than
-# LAST_RETRY_SECONDS, which take_notices() knows; one of a later clock is due.
-PRESENT = text(f"""
-    WITH alerts AS (
+# Parts of the statement that loads the alerts (state.py). A silence lasts as long as was asked for,
+# from now on. No notice is ever put off for longer than LAST_RETRY_SECONDS, which take_notices()
+# knows; one of a later clock is due.
+PRESENT = f"""
+    present AS (
         UPDATE chot.alerts SET {", ".join(map(_no_later, TIMES))}
          WHERE greatest({", ".join(TIMES)}) > {NOW}),
-    silences AS (
+    present_silences AS (
         UPDATE chot.alert_silences SET until = {NOW} + (until - made_at), made_at = {NOW}
          WHERE made_at > {NOW}),
-    channels AS (
+    present_channels AS (
         UPDATE chot.alert_channels
            SET {", ".join(map(_no_later, ("seen_at", "delivered_at", "failed_at")))}
-         WHERE greatest(seen_at, delivered_at, failed_at) > {NOW})
-    UPDATE chot.alert_notices SET made_at = {NOW}, next_try_at = {NOW}
-     WHERE made_at > {NOW}""")
+         WHERE greatest(seen_at, delivered_at, failed_at) > {NOW}),
+    present_notices AS (
+        UPDATE chot.alert_notices SET made_at = {NOW}, next_try_at = {NOW}
+         WHERE made_at > {NOW})"""
 
 
-async def take_present(conn: AsyncConnection) -> None:
-    """Put what is later than now at now; in the transaction that holds the evaluator's turn."""
-    await conn.execute(PRESENT)
+def at_present(column: str) -> str:
+    """What `present` makes of the column: a statement does not see what its own parts write."""
+    return f"CASE WHEN a.{column} > {NOW} THEN {NOW} ELSE a.{column} END AS {column}"

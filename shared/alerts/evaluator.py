@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.alerts.aws import Aws, Sns, open_aws, put_metrics
-from shared.alerts.clock import take_present
 from shared.alerts.cloudwatch import PERIOD_SECONDS, metrics_of
 from shared.alerts.judging import values
 from shared.alerts.notices import (
@@ -32,7 +31,6 @@ from shared.alerts.state import load_alerts, store_alerts, take_turn
 from shared.alerts.steps import Alert, News, broken, kept
 from shared.alerts.telling import body_of
 from shared.alerts.webhook import NotDelivered, Webhook
-from shared.database import transaction
 from shared.jobs.counts import read_counts
 from shared.logs import alert, log
 
@@ -82,12 +80,12 @@ class Alerting:
 
         One transaction: who dies in it has told nobody, and the next turn finds the same.
         """
-        async with self._turn() as conn:
-            await register(conn, [each.name for each in self.channels])
-            now = await self._taken(conn, "alerts", self.seconds * 0.9)
+        if self.channels:
+            async with self._auto() as conn:
+                await register(conn, [each.name for each in self.channels])
+        async with self._turn("alerts", self.seconds * 0.9) as (conn, now):
             if now is None:
                 return False
-            await take_present(conn)
             counts = await self.count(conn)
             before, silenced = await load_alerts(conn)
             after, news = judge(self.rules, counts, before, silenced, now)
@@ -128,8 +126,8 @@ class Alerting:
 
         The turn is committed first: a minute is lost rather than sent twice.
         """
-        async with self._turn() as conn:
-            if await self._taken(conn, "cloudwatch", PERIOD_SECONDS * 0.95) is None:
+        async with self._turn("cloudwatch", PERIOD_SECONDS * 0.95) as (conn, now):
+            if now is None:
                 return False
             counts = await self.count(conn)
         try:
@@ -139,15 +137,24 @@ class Alerting:
             return False
         return True
 
-    async def _taken(self, conn: AsyncConnection, name: str, seconds: float) -> datetime | None:
-        return await take_turn(conn, name, seconds, statement_seconds=COUNT_SECONDS)
-
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[AsyncConnection]:
-        async with transaction(
-            self.engine, lock_timeout=LOCK_SECONDS, idle_timeout=IDLE_SECONDS
-        ) as conn:
-            yield conn
+    async def _turn(
+        self, name: str, seconds: float
+    ) -> AsyncIterator[tuple[AsyncConnection, datetime | None]]:
+        """A transaction that has the turn since a moment; None: another process has it."""
+        async with self.engine.connect() as conn:
+            # On the connection: a worker's engine is in autocommit, where no turn would be held.
+            await conn.execution_options(isolation_level="READ COMMITTED")
+            async with conn.begin():
+                now = await take_turn(
+                    conn,
+                    name,
+                    seconds,
+                    statement_seconds=COUNT_SECONDS,
+                    lock_seconds=LOCK_SECONDS,
+                    idle_seconds=IDLE_SECONDS,
+                )
+                yield conn, now
 
     @asynccontextmanager
     async def _auto(self) -> AsyncIterator[AsyncConnection]:

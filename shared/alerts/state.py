@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.alerts.clock import PRESENT, TIMES, at_present
 from shared.alerts.steps import Alert
 from shared.audit import Action, noted
 
@@ -24,26 +25,50 @@ TAKE_TURN = text("""
                       AND (t.at <= clock_timestamp() - make_interval(secs => :seconds)
                            OR t.at > clock_timestamp())
                       FOR NO KEY UPDATE SKIP LOCKED)
-    RETURNING at, set_config('statement_timeout', CAST(:most AS text), true)""")
+    RETURNING at, set_config('statement_timeout', CAST(:statement AS text), true),
+              set_config('lock_timeout', CAST(:lock AS text), true),
+              set_config('idle_in_transaction_session_timeout', CAST(:idle AS text), true),
+              set_config('jit', 'off', true)""")
 
 
 async def take_turn(
-    conn: AsyncConnection, name: str, seconds: float, *, statement_seconds: float
+    conn: AsyncConnection,
+    name: str,
+    seconds: float,
+    *,
+    statement_seconds: float,
+    lock_seconds: float,
+    idle_seconds: float,
 ) -> datetime | None:
     """The moment, when it is this process's turn (none was for `seconds`), until `conn` commits.
 
-    From there on no statement of the transaction takes longer than `statement_seconds`.
+    From there on the transaction is bounded by the other seconds; the turn itself waits for nobody.
     """
-    most = f"{round(statement_seconds * 1000)}ms"
-    binds = {"name": name, "seconds": seconds, "most": most}
+    binds: dict[str, Any] = {"name": name, "seconds": seconds}
+    bounds = {"statement": statement_seconds, "lock": lock_seconds, "idle": idle_seconds}
+    binds |= {bound: f"{round(most * 1000)}ms" for bound, most in bounds.items()}
     found: datetime | None = await conn.scalar(TAKE_TURN, binds)
     return found
 
 
-# The silenced rules come with every row, and with the one that stands for no alert.
-LOAD = text("""
-    SELECT a.rule, a.subject, a.severity, a.incident, a.value, a.since, a.fired_at, a.clear_since,
-           a.resolved_at, a.told_at, s.silenced
+# What is over for long goes, and what is of a later clock comes to the present. The silenced rules
+# come with every row, and with the one that stands for no alert.
+LOAD = text(f"""
+    WITH {PRESENT},
+    pruned AS (
+        DELETE FROM chot.alerts
+         WHERE resolved_at < clock_timestamp() - interval '{KEPT_DAYS} days'),
+    pruned_silences AS (
+        DELETE FROM chot.alert_silences WHERE until < clock_timestamp() - interval '1 day'),
+    pruned_channels AS (
+        DELETE FROM chot.alert_channels WHERE seen_at < clock_timestamp() - interval '1 day'),
+    pruned_losses AS (
+        DELETE FROM chot.lease_losses WHERE id IN (
+            SELECT id FROM chot.lease_losses
+             WHERE at < clock_timestamp() - interval '{LOSSES_KEPT_HOURS} hours'
+             ORDER BY at LIMIT 5000))
+    SELECT a.rule, a.subject, a.severity, a.incident, a.value,
+           {", ".join(map(at_present, TIMES))}, s.silenced
       FROM (SELECT array(SELECT rule FROM chot.alert_silences WHERE until > clock_timestamp())
                        AS silenced) AS s
       LEFT JOIN chot.alerts a ON true""")
@@ -52,7 +77,10 @@ LOAD = text("""
 async def load_alerts(
     conn: AsyncConnection,
 ) -> tuple[dict[tuple[str, str], Alert], frozenset[str]]:
-    """Every alert that is kept, by rule and subject; and the rules that nobody is told of now."""
+    """Every alert that is kept, by rule and subject; and the rules that nobody is told of now.
+
+    In the transaction that holds the evaluator's turn: it removes what is over, too.
+    """
     rows = [dict(row) for row in (await conn.execute(LOAD)).mappings().all()]
     silenced = frozenset(rule for row in rows for rule in row.pop("silenced"))
     alerts = {(r["rule"], r["subject"]): Alert(**r) for r in rows if r["rule"] is not None}
@@ -70,18 +98,6 @@ STORE = text("""
            clear_since = excluded.clear_since, resolved_at = excluded.resolved_at,
            told_at = excluded.told_at""")
 FORGET = text("DELETE FROM chot.alerts WHERE rule = :rule AND subject = :subject")
-PRUNE = text(f"""
-    WITH alerts AS (
-        DELETE FROM chot.alerts
-         WHERE resolved_at < clock_timestamp() - interval '{KEPT_DAYS} days'),
-    silences AS (
-        DELETE FROM chot.alert_silences WHERE until < clock_timestamp() - interval '1 day'),
-    channels AS (
-        DELETE FROM chot.alert_channels WHERE seen_at < clock_timestamp() - interval '1 day')
-    DELETE FROM chot.lease_losses WHERE id IN (
-        SELECT id FROM chot.lease_losses
-         WHERE at < clock_timestamp() - interval '{LOSSES_KEPT_HOURS} hours'
-         ORDER BY at LIMIT 5000)""")
 
 
 async def store_alerts(
@@ -94,7 +110,6 @@ async def store_alerts(
     keys = [{"rule": each.rule, "subject": each.subject} for each in gone]
     if keys:
         await conn.execute(FORGET, keys)
-    await conn.execute(PRUNE)
 
 
 LIST_ALERTS = text("""

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.audit import Action
@@ -21,7 +22,7 @@ from shared.jobs.pause import pause_kind, pause_queue, resume_kind, resume_queue
 from shared.outbox import DELETE_SENT
 from shared.publishing import take
 from shared.types import JobId
-from shared.watch import READ_DUE
+from shared.watch import DUE
 from tests.factories import (
     NUMBERS,
     autocommit,
@@ -297,7 +298,7 @@ async def test_what_is_stopped_calls_nobody_and_is_found_by_the_doctor(
 
     async def looked() -> tuple[int, int, int]:
         async with probes.connect() as conn:
-            starved = (await conn.execute(READ_DUE, {"due_seconds": 60})).all()
+            starved = (await conn.execute(text(DUE), {"due_seconds": 60})).all()
             signs = (await conn.execute(READ_SIGNS)).mappings().one()
         return len(starved), signs["overdue_messages"], signs[sign]
 

@@ -3,12 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.access import EVERYTHING
 from shared.jobs.reasons import explain
 from shared.jobs.why import explain_job
-from shared.watch import READ_DUE
+from shared.watch import DUE
 from tests.factories import execute, job_row
 from tests.protocol.groups import held_by, messages, show
 from tests.protocol.locking import KINDS as LOCKED
@@ -61,10 +62,10 @@ async def test_a_job_that_waits_for_its_children_starves_nowhere(
         i=job_id,
     )
     async with probes.connect() as conn:
-        assert (await conn.execute(READ_DUE, {"due_seconds": 900.0})).all() == []
+        assert (await conn.execute(text(DUE), {"due_seconds": 900.0})).all() == []
         await conn.rollback()
         assert await committed(probes, completing(held))
-        (told,) = (await conn.execute(READ_DUE, {"due_seconds": 900.0})).all()
+        (told,) = (await conn.execute(text(DUE), {"due_seconds": 900.0})).all()
     assert told.queue == "default"
 
 
