@@ -4,7 +4,7 @@ from time import perf_counter
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from api.gate import FACTS, RequestFacts
 from api.signals import note_request
@@ -32,9 +32,12 @@ class AccessLog:
         with (
             spans().request(_method_of(scope), _trace_of(scope)) as span,
             tracing(span.trace),
-            bound_contextvars(request_id=facts.request_id, **_trace_id(span)),
         ):
-            await self._serve(scope, receive, send, facts, span)
+            told = bind_contextvars(request_id=facts.request_id, **_trace_id(span))
+            try:
+                await self._serve(scope, receive, send, facts, span)
+            finally:
+                reset_contextvars(**told)
 
     async def _serve(
         self, scope: Scope, receive: Receive, send: Send, facts: RequestFacts, span: Span

@@ -17,6 +17,7 @@ from api.document import DescribedApi
 from api.dropping import Dropping
 from api.failures import failure_problem, http_problem, request_problem
 from api.gate import Gate, facts_of
+from api.lane import SubmitLane
 from api.problems import Problem, ProblemRaised, field_problem
 from api.queries import refuse_ambiguous
 from api.resources import open_resources
@@ -147,22 +148,25 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     for pages in PAGE_ROUTERS:
         app.include_router(pages, include_in_schema=False)
     _map_errors(app)
+    app.add_middleware(SubmitLane, answer=_answer_error, known=KNOWN_ERRORS)
     app.add_middleware(Gate, settings=chosen, pages=find_reader, answer=answer_problem)
     app.add_middleware(Dropping)
     app.add_middleware(AccessLog)
     return app
 
 
+KNOWN_ERRORS = (
+    ProblemRaised,
+    Malformed,
+    Busy,
+    RequestValidationError,
+    HTTPException,
+    *DATABASE_ERRORS,
+)
+
+
 def _map_errors(app: FastAPI) -> None:
-    for kind in (
-        ProblemRaised,
-        Malformed,
-        Busy,
-        RequestValidationError,
-        HTTPException,
-        *DATABASE_ERRORS,
-        Exception,
-    ):
+    for kind in (*KNOWN_ERRORS, Exception):
         app.add_exception_handler(kind, _answer_error)
 
 

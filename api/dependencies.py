@@ -20,7 +20,7 @@ async def _open(request: Request) -> Resources:
     return resources
 
 
-async def _ready(request: Request) -> Resources:
+async def ready_resources(request: Request) -> Resources:
     """Until the kinds are mirrored a submit could be refused for a kind that is known."""
     resources = await _open(request)
     if resources.unready is not None:
@@ -28,7 +28,7 @@ async def _ready(request: Request) -> Resources:
     return resources
 
 
-async def _caller(request: Request) -> Caller:
+async def caller_of_request(request: Request) -> Caller:
     """Whoever got here was let through by the gate, or the route is none of its open paths."""
     caller = facts_of(request).caller
     assert caller is not None, "a route without a caller acts for nobody"
@@ -41,13 +41,13 @@ async def _facts(request: Request) -> RequestFacts:
 
 async def _hub(request: Request) -> Hub:
     """Of an api that is ready; its resources are those of the request."""
-    await _ready(request)
+    await ready_resources(request)
     hub: Hub = request.app.state.hub
     return hub
 
 
-Who = Annotated[Caller, Depends(_caller)]
+Who = Annotated[Caller, Depends(caller_of_request)]
 Facts = Annotated[RequestFacts, Depends(_facts)]
 Live = Annotated[Hub, Depends(_hub)]
 Open = Annotated[Resources, Depends(_open)]
-Ready = Annotated[Resources, Depends(_ready)]
+Ready = Annotated[Resources, Depends(ready_resources)]

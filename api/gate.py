@@ -50,7 +50,9 @@ class RequestFacts:
 
 def facts_of(request: Request) -> RequestFacts:
     """The facts that the access log has bound to this request."""
-    facts: RequestFacts = request.scope.setdefault(FACTS, RequestFacts())
+    facts: RequestFacts | None = request.scope.get(FACTS)
+    if facts is None:
+        facts = request.scope[FACTS] = RequestFacts()
     return facts
 
 

@@ -37,14 +37,7 @@ def to_json(value: Any, *, sort_keys: bool = False) -> str:
     Raises ValueError for NaN and Infinity, TypeError for what JSON has no form for.
     """
     try:
-        return json.dumps(
-            value,
-            ensure_ascii=False,
-            allow_nan=False,
-            sort_keys=sort_keys,
-            separators=(",", ":"),
-            default=_refuse_or_leave,
-        )
+        return ENCODERS[sort_keys].encode(value)
     except _HasDecimal:
         return "".join(_written(value, sort_keys=sort_keys))
 
@@ -53,6 +46,19 @@ def _refuse_or_leave(value: object) -> NoReturn:
     if isinstance(value, Decimal):
         raise _HasDecimal
     raise TypeError(f"a {type(value).__name__} has no form in JSON")
+
+
+# Made once: json.dumps() would make one at each call.
+ENCODERS = {
+    sort_keys: json.JSONEncoder(
+        ensure_ascii=False,
+        allow_nan=False,
+        sort_keys=sort_keys,
+        separators=(",", ":"),
+        default=_refuse_or_leave,
+    )
+    for sort_keys in (False, True)
+}
 
 
 def _written(value: Any, *, sort_keys: bool) -> Iterator[str]:

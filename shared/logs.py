@@ -1,9 +1,11 @@
 """Logs: one JSON line an event, readable on a terminal; and the alert, a log line that calls."""
 
 import importlib
+import json
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TextIO
 
 import structlog
@@ -23,7 +25,7 @@ def configure_logs(style: str = "auto", *, level: int = logging.INFO) -> None:
     renderer: Any = (
         structlog.dev.ConsoleRenderer(exception_formatter=_as_text)
         if as_text
-        else structlog.processors.JSONRenderer()
+        else structlog.processors.JSONRenderer(serializer=_as_json)
     )
     structlog.configure(
         processors=[
@@ -35,7 +37,7 @@ def configure_logs(style: str = "auto", *, level: int = logging.INFO) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
 
@@ -58,6 +60,16 @@ def _scrub(_logger: Any, _name: str, event: Any) -> Any:
         if isinstance(value, str) and ("://" in value or "\n" in value):
             event[name] = scrubbed(value)
     return event
+
+
+@cache
+def _encoder(default: Callable[[Any], Any]) -> json.JSONEncoder:
+    """One for all lines: json.dumps() would make one for each."""
+    return json.JSONEncoder(default=default)
+
+
+def _as_json(event: Any, *, default: Callable[[Any], Any]) -> str:
+    return _encoder(default).encode(event)
 
 
 def _as_is(_logger: Any, _name: str, event: Any) -> Any:

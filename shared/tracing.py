@@ -10,11 +10,11 @@ Spans are made only where OTEL_* variables ask for them and the extra `chot[otel
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from shared.logs import log
 
@@ -85,14 +85,24 @@ def current_trace() -> str | None:
     return CURRENT.get() or None
 
 
-@contextmanager
-def tracing(trace: str | None) -> Iterator[None]:
+class _Traced:
+    """What tracing() opens; no generator, since every request does."""
+
+    __slots__ = ("_reset", "_trace")
+
+    def __init__(self, trace: str | None) -> None:
+        self._trace = trace or ""
+
+    def __enter__(self) -> None:
+        self._reset = CURRENT.set(self._trace)
+
+    def __exit__(self, *_error: object) -> None:
+        CURRENT.reset(self._reset)
+
+
+def tracing(trace: str | None) -> AbstractContextManager[None]:
     """Within the block jobs are made under this trace."""
-    reset = CURRENT.set(trace or "")
-    try:
-        yield
-    finally:
-        CURRENT.reset(reset)
+    return _Traced(trace)
 
 
 class Span(Protocol):
@@ -112,6 +122,12 @@ class NoSpan:
     """What is there when nobody wants spans."""
 
     trace: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """It has opened nothing."""
 
     def set(self, **facts: Any) -> None:
         """Nothing."""
@@ -144,25 +160,23 @@ class Spans(Protocol):
 class NoSpans:
     """Nobody wants spans: nothing is made, and a request's trace is the client's own."""
 
-    @contextmanager
-    def request(self, _method: str, trace: str | None) -> Iterator[Span]:
+    def request(self, _method: str, trace: str | None) -> AbstractContextManager[Span]:
         """No span."""
-        yield NoSpan(trace)
+        return NoSpan(trace)
 
-    @contextmanager
-    def create(self, _queue: str) -> Iterator[Span]:
+    def create(self, _queue: str) -> AbstractContextManager[Span]:
         """No span."""
-        yield NoSpan(current_trace())
+        return NoSpan(current_trace())
 
-    @contextmanager
-    def send(self, _queue: str, _traces: Sequence[str | None]) -> Iterator[Span]:
+    def send(self, _queue: str, _traces: Sequence[str | None]) -> AbstractContextManager[Span]:
         """No span."""
-        yield NoSpan()
+        return NoSpan()
 
-    @contextmanager
-    def process(self, _queue: str, trace: str | None, _facts: Mapping[str, Any]) -> Iterator[Span]:
+    def process(
+        self, _queue: str, trace: str | None, _facts: Mapping[str, Any]
+    ) -> AbstractContextManager[Span]:
         """No span."""
-        yield NoSpan(trace)
+        return NoSpan(trace)
 
     def close(self) -> None:
         """Nothing to send."""

@@ -43,7 +43,7 @@ def upgrade() -> None:
             key text, key_lock bigint, digest bytea, digest_version integer, hours integer)
         RETURNS TABLE (met text, status smallint, headers text, body bytea, job_id uuid,
                        created boolean, request_digest bytea, version smallint)
-        LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+        LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
         #variable_conflict use_column
         DECLARE
             is_ours boolean;
