@@ -162,7 +162,7 @@ def test_the_readme_is_written_between_its_markers_only() -> None:
     text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert between(text, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
     assert between(between(text, "new"), "new") == between(text, "new")
-    for broken in ("no markers", text + text, f"{END}{BEGIN}"):
+    for broken in ("no markers", text + text, f"{END}{BEGIN}", f"{BEGIN}{BEGIN}{END}"):
         with pytest.raises(NoMarkers):
             between(broken, "new")
     assert between(README.read_text(), "new") != README.read_text()
