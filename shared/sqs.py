@@ -266,6 +266,7 @@ async def open_sqs(
         read_timeout=read_timeout,
         retries={"total_max_attempts": attempts, "mode": "standard"},
         tcp_keepalive=True,
+        parameter_validation=False,  # what we send is checked by types and tests
     )
     session = get_session()
     # AWS's own runtimes set AWS_REGION; botocore itself reads AWS_DEFAULT_REGION only.

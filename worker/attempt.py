@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, assert_never
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 from sqlalchemy import text
@@ -47,6 +48,7 @@ OUTAGE_DELAY_SECONDS = 2.0
 RECORD_AGAIN_SECONDS = 0.5
 # As chot.attempts names them.
 NAMES = {Succeeded: "succeeded", Failed: "failed", Released: "released"}
+_RELEASED: "WeakKeyDictionary[asyncio.Event, asyncio.Task[Any]]" = WeakKeyDictionary()
 
 
 class Stuck(Exception):
@@ -87,7 +89,7 @@ async def _run(runner: Runner, held: HeldLease, tell: Tell) -> Outcome:
     kind = runner.kinds[held.job.kind]
     held.hard_deadline = began + kind.timeout.total_seconds() + 2 * runner.kill_grace_seconds
     task = asyncio.create_task(_handle(runner, held), name=f"job {held.lease.job_id}")
-    stopped = asyncio.Event()
+    stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     held.on_stop = cancel_on(asyncio.get_running_loop(), held, task, stopped)
     runner.heart.add(held)
     try:
@@ -141,27 +143,32 @@ async def _await_handler(
     runner: Runner,
     held: HeldLease,
     task: "asyncio.Task[Any]",
-    stopped: asyncio.Event,
+    stopped: "asyncio.Future[None]",
     kind: Kind,
 ) -> Outcome:
     """Wait for the handler, a stop, the drain's end or the timeout; cancel what goes on."""
-    watchers = [asyncio.ensure_future(event.wait()) for event in (stopped, runner.releasing)]
     await asyncio.wait(
-        {task, *watchers},
+        {task, stopped, _released(runner.releasing)},
         timeout=kind.timeout.total_seconds(),
         return_when=asyncio.FIRST_COMPLETED,
     )
-    timed_out = not (task.done() or stopped.is_set() or runner.releasing.is_set())
+    timed_out = not (task.done() or stopped.done() or runner.releasing.is_set())
     if not task.done():
         held.kill_children()
         task.cancel()
         await asyncio.wait({task}, timeout=_grace(runner, held))
-        released = runner.releasing.is_set() and not stopped.is_set() and not timed_out
+        released = runner.releasing.is_set() and not stopped.done() and not timed_out
     else:
         released = False
-    for watcher in watchers:
-        watcher.cancel()
     return _judge(held, task, kind, timed_out=timed_out, released=released)
+
+
+def _released(releasing: asyncio.Event) -> "asyncio.Task[Any]":
+    """What ends with that event: one for all attempts, which are many and mostly short."""
+    waiting = _RELEASED.get(releasing)
+    if waiting is None:
+        waiting = _RELEASED[releasing] = asyncio.create_task(releasing.wait(), name="releasing")
+    return waiting
 
 
 def _grace(runner: Runner, held: HeldLease) -> float:

@@ -307,7 +307,7 @@ def cancel_on(
     loop: asyncio.AbstractEventLoop,
     held: HeldLease,
     task: "asyncio.Task[Any]",
-    stopped: asyncio.Event,
+    stopped: "asyncio.Future[None]",
 ) -> Callable[[], None]:
     """How another thread cancels a job's task on `loop`, and wakes the one that waits for it.
 
@@ -319,7 +319,8 @@ def cancel_on(
         for driver in tuple(held.drivers):
             driver.terminate()
         task.cancel()
-        stopped.set()
+        if not stopped.done():
+            stopped.set_result(None)
 
     def from_anywhere() -> None:
         with suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
