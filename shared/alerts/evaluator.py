@@ -190,8 +190,7 @@ def judge(
     for key, old in before.items():
         if key not in after:
             seconds = resolve.get(old.rule, FORGOTTEN_RESOLVE_SECONDS)
-            quiet = old.rule in silenced
-            found(key, kept(old, now, resolve_seconds=seconds, silenced=quiet))
+            found(key, kept(old, now, resolve_seconds=seconds))
     return after, news
 
 

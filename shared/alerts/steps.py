@@ -2,8 +2,9 @@
 
     (nothing) → pending → firing → resolved
 A rule that is kept again before it has fired leaves nothing behind. What fires is told once, told
-again after a long while, and told when it is over. In a silence nobody is told anything; at its end
-whoever knows of an alert hears what has become of it, and nobody of what came and went meanwhile.
+again after a long while, and told when it is over. In a silence nothing new is told of what fires;
+what is over is put down, and waits for the silence to end (notices.py): whoever knows of an alert
+hears what has become of it then, and nobody of what came and went meanwhile.
 """
 
 from dataclasses import dataclass, replace
@@ -18,10 +19,7 @@ News = Literal["firing", "still firing", "resolved"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A rule broken for a subject, as it is stored; it fires from `fired_at` to `resolved_at`.
-
-    Without `clear_since` one that is over still owes that news: it ended in a silence.
-    """
+    """A rule broken for a subject, as it is stored; it fires from `fired_at` to `resolved_at`."""
 
     rule: str
     subject: str
@@ -33,11 +31,6 @@ class Alert:
     clear_since: datetime | None = None
     resolved_at: datetime | None = None
     told_at: datetime | None = None
-
-    @property
-    def owes_its_end(self) -> bool:
-        """Whether it was told that it fires, and not yet that it is over."""
-        return self.resolved_at is not None and self.clear_since is None
 
     @property
     def fires(self) -> bool:
@@ -73,11 +66,9 @@ def broken(
 
 
 def kept(
-    before: Alert, now: datetime, *, resolve_seconds: float, silenced: bool
+    before: Alert, now: datetime, *, resolve_seconds: float
 ) -> tuple[Alert | None, News | None]:
     """The alert after a look that found its rule kept; None: there is nothing left of it."""
-    if before.owes_its_end and not silenced:
-        return replace(before, clear_since=before.resolved_at), "resolved"
     if before.resolved_at is not None:
         return before, None
     if before.fired_at is None:
@@ -86,6 +77,4 @@ def kept(
     if now - clear_since < timedelta(seconds=resolve_seconds):
         return replace(before, clear_since=clear_since), None
     after = replace(before, clear_since=clear_since, resolved_at=now)
-    if before.told_at is None:
-        return after, None
-    return (replace(after, clear_since=None), None) if silenced else (after, "resolved")
+    return after, None if before.told_at is None else "resolved"

@@ -71,6 +71,23 @@ async def test_what_fires_again_in_the_same_silence_is_one_news_at_its_end(
     assert await over(watched) == [DEAD_OVER]
 
 
+async def test_what_comes_and_goes_after_it_was_over_hides_no_end(watched: Watched) -> None:
+    """The end of what had been told is told, whatever else the silence has seen."""
+    await bury(watched)
+    assert await watched.step() == [DEAD_FIRES]
+    await hush(watched, 1)
+    await mend(watched)
+    assert await over(watched) == []
+    await bury(watched)
+    assert await watched.step() == []
+    await mend(watched)
+    assert await over(watched) == []
+    await hush(watched, 0)
+    assert await watched.step() == [DEAD_OVER]
+    first, last = watched.receiver.alerts
+    assert first["incident"] == last["incident"]
+
+
 async def test_what_was_not_delivered_before_the_silence_waits_for_its_end(
     watched: Watched,
 ) -> None:
