@@ -133,3 +133,34 @@ async def test_a_hundred_columns_are_told_or_left_out(importing: Importing) -> N
     assert "'x0'" in error["message"]
     done = await importing.take(wide, params={"other_columns": "ignore"})
     assert done["counts"] == {"created": 5}
+
+
+DOUBLES = f"""{HEAD}
+D1,1,receipt,2026-01-03,R1,,A,1,10,,
+D1,1,receipt,2026-01-03,R1,,A,1,10,,
+D2,1,receipt,2026-01-03,R9,,A,1,10,,
+D2,1,receipt,2026-01-03,R1,,A,1,10,,
+D3,1,receipt,2026-01-03,R1,,A,1,10,,
+D3,2,receipt,2026-01-03,R1,,A,1,10,,
+D3,2,issue,2026-01-04,R1,,A,1,,,
+D3,2,receipt,2026-01-03,R1,,A,1,10,,
+D4,17,receipt,2026-01-03,R1,,A,1,10,,
+D4,1,receipt,2026-01-03,R1,,A,1,10,,
+D4,17,receipt,2026-01-03,R1,,A,1,10,,
+"""
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 100])
+async def test_a_line_is_told_for_a_double_wherever_batches_end(
+    *, importing: Importing, batch_size: int, dry_run: bool
+) -> None:
+    """Of a line that was taken, or refused, or there already; in its batch or in one before."""
+    there = f"{HEAD}\nD3,1,receipt,2026-01-03,R1,,A,1,10,,\nD3,2,issue,2026-01-04,R1,,A,1,,,\n"
+    await importing.take(there)
+    found = await importing.take(DOUBLES, batch_size=batch_size, dry_run=dry_run)
+    twice = [(line, "doc_line", "DUPLICATE_IN_FILE") for line in (3, 5, 9, 12)]
+    assert found["rejects"] == sorted([*twice, (4, "store", "STORE_UNKNOWN")])
+    assert found["counts"] == {"created": 4, "unchanged": 2}
+    again = await importing.take(DOUBLES, batch_size=batch_size, dry_run=dry_run)
+    assert again["rejects"] == found["rejects"]

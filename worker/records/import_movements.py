@@ -36,6 +36,8 @@ RULES: Mapping[str, str] = {
 }
 # The lines of a batch, which are sorted three times: some MiB.
 SORTED_IN_MEMORY = text("SET LOCAL work_mem = '32MB'")
+# Lines that could not be read are among them, and are not staged.
+FAILED = text("SELECT rows_failed FROM chot.migration_runs WHERE job_id = :job_id")
 REFERRING = frozenset({"ref_doc", "reverses_doc"})
 REFERS = """
     SELECT EXISTS (SELECT FROM {source} WHERE {where}
@@ -52,7 +54,12 @@ async def merge_movements(conn: AsyncConnection, batch: Batch, identity: Identit
     company = batch.run.company
     since = await begin_bringing(conn, company)
     await conn.execute(SORTED_IN_MEMORY)
-    binds = {"company": company, "brand": batch.run.brand, "job_id": batch.run.job_id}
+    binds: dict[str, Any] = {
+        "company": company,
+        "brand": batch.run.brand,
+        "job_id": batch.run.job_id,
+    }
+    binds["thorough"] = batch.run.dry_run or await _has_refused(conn, batch)
     statement = identity.statement(referring=await _refers(conn, batch))
     rows = (await batch.execute(conn, statement, **binds)).mappings().all()
     counts = {name: int(rows[0][of]) for name, of in COUNTED if rows[0][of]}
@@ -62,6 +69,13 @@ async def merge_movements(conn: AsyncConnection, batch: Batch, identity: Identit
         counts=counts,
         rejects=[_reject(row, company) for row in rows if row["judgement"] is not None],
     )
+
+
+async def _has_refused(conn: AsyncConnection, batch: Batch) -> bool:
+    """Whether staged lines were refused by batches before this one."""
+    failed = await conn.scalar(FAILED, {"job_id": batch.run.job_id})
+    unread = (batch.run.state or {}).get("refused")
+    return unread is None or failed != unread
 
 
 async def _refers(conn: AsyncConnection, batch: Batch) -> bool:

@@ -21,8 +21,17 @@ BY_NUMBER = """
                 WHERE m.doc_id = d.doc_id AND m.doc_line BETWEEN d.low AND d.high
                   AND m.company || '' = :company OFFSET 0) m
          GROUP BY m.doc_id, m.doc_line, m.kind, m.stands"""
+# Of lines that were taken before, the books tell; of those of the batch, that they have a number in
+# common. What was refused before, or (in a dry run) taken back again, only the stage does.
 FIRST_BY_NUMBER = """
-        SELECT f.doc_id, f.doc_line, f.kind, f.stands, min(f.line) AS line FROM spans d
+        SELECT f.doc_id, f.doc_line, f.kind, f.stands, min(f.line) AS line
+          FROM (SELECT u.doc_id, min(u.low) AS low, max(u.high) AS high
+                  FROM (SELECT doc_id, doc_line AS low, doc_line AS high FROM numbers
+                         UNION ALL
+                        SELECT doc_id, low, high FROM spans
+                         WHERE CAST(:thorough AS boolean)
+                            OR many > bit_count(CAST(seen AS bit(16)))) u
+                 GROUP BY u.doc_id, u.low / 16) d
          CROSS JOIN LATERAL (
                SELECT f.doc_id, f.doc_line, f.kind, f.reverses_doc IS NULL AS stands, f.line
                  FROM books.import_movements f
@@ -137,7 +146,8 @@ _NAMED = """
     -- Documents, each by the blocks of line numbers that the batch has of it: what lies there is
     -- read together, and of a document of a million lines only what lies near.
     spans AS MATERIALIZED (
-        SELECT doc_id, min(doc_line) AS low, max(doc_line) AS high
+        SELECT doc_id, min(doc_line) AS low, max(doc_line) AS high, count(*) AS many,
+               bit_or(1 << (doc_line % 16)) AS seen
           FROM lines GROUP BY doc_id, doc_line / 16),
     numbers AS MATERIALIZED ({number}),
     doubles AS MATERIALIZED ({first}),"""
