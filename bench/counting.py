@@ -88,21 +88,23 @@ class Counter:
         self._commits = self._looks = 0
         self._began_at = ""
 
-    async def begin(self, *, settle: bool = True) -> None:
-        """From here on. `settle` waits until idle backends have told their commits."""
-        if settle:
-            await asyncio.sleep(STATISTICS_SECONDS)
+    async def settle(self) -> None:
+        """Wait until idle backends have told what they have committed so far."""
+        await asyncio.sleep(STATISTICS_SECONDS)
+
+    async def begin(self) -> None:
+        """From here on."""
         self._commits = await self._looking.fetchval(COMMITS, self._name)
         self._looks = self._platform.looks
         self._calls = await self._statements()
         self._began_at = await self._position()
 
     async def end(self, *, settle: bool = True) -> Counted:
-        """Until here."""
+        """Until here; commits are whole with `settle` only."""
         position = await self._position()
         now = await self._statements()
         if settle:
-            await asyncio.sleep(STATISTICS_SECONDS)
+            await self.settle()
         commits = await self._looking.fetchval(COMMITS, self._name)
         statements = [each for query in now if (each := self._since(now[query])).calls]
         wal, wal_commits = self._wal(position)

@@ -1,7 +1,7 @@
 """Many jobs, submitted at once, and what a worker takes to end them."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -44,14 +44,19 @@ class Drained:
 
 
 async def submit_many(
-    platform: Platform, jobs: int, *, kind: str = NOOP, **payload: Any
+    platform: Platform,
+    jobs: int,
+    *,
+    kind: str = NOOP,
+    written: Callable[[], Awaitable[None]] | None = None,
+    **payload: Any,
 ) -> list[int]:
     """Commit so many new jobs in one transaction; answers their numbers.
 
     As superuser: what is counted of the platform's roles is the work of its processes alone.
+    `written` is called once all rows are written, before they are committed and seen.
     """
     numbers = [next(NUMBERS) for _ in range(jobs)]
-    platform.looks += 1
     async with platform.superuser.transaction():
         for start in range(0, jobs, BATCH):
             some = numbers[start : start + BATCH]
@@ -59,6 +64,9 @@ async def submit_many(
             made = await platform.superuser.fetchval(ENQUEUE, listed)
             if made != len(some):
                 raise BenchFailed(f"{made} of {len(some)} jobs were made")
+        if written is not None:
+            await written()
+    platform.looks += 1
     return numbers
 
 
@@ -66,10 +74,16 @@ def _job(kind: str, payload: Mapping[str, Any]) -> Submit:
     return Submit(kind=kind, company=COMPANY, brand=BRAND, payload=dict(payload))
 
 
-async def drain(platform: Platform, jobs: int, *, kind: str = NOOP, **payload: Any) -> Drained:
+async def drain(
+    platform: Platform,
+    jobs: int,
+    *,
+    kind: str = NOOP,
+    written: Callable[[], Awaitable[None]] | None = None,
+) -> Drained:
     """Submit so many jobs and wait until all have succeeded; BenchFailed if one has not."""
     began = await look(platform, "SELECT clock_timestamp()")
-    await submit_many(platform, jobs, kind=kind, **payload)
+    await submit_many(platform, jobs, kind=kind, written=written)
     await until_drained(platform)
     platform.looks += 1
     row = await platform.superuser.fetchrow(ENDED, began)

@@ -76,7 +76,7 @@ async def ours(holding: Holding) -> Measured:
     await asyncio.sleep(STATISTICS_SECONDS)
     updates, hot = await hot_updates(platform, "chot", "jobs")
     first = await asyncio.to_thread(_beats, holding.port)
-    await holding.counter.begin(settle=False)
+    await holding.counter.begin()
     async with asyncio.timeout(LONGEST_SECONDS + 30 * holding.sizes["beats"]):
         last = first
         while last < first + holding.sizes["beats"]:

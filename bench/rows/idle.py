@@ -59,7 +59,7 @@ async def ours(idle: Idle) -> Measured:
     both = (idle.worker, idle.api)
     before = [await _calls(side) for side in both]
     for side in both:
-        await side.counter.begin(settle=False)
+        await side.counter.begin()
     await asyncio.sleep(idle.seconds)
     for side, calls in zip(both, before, strict=True):
         side.counted = await side.counter.end(settle=False)
