@@ -22,12 +22,15 @@ from api.routes.listing import ListQuery, read_page
 from api.routes.outcomes import OutcomesQuery, read_outcomes
 from api.routes.periods import PeriodsQuery, read_periods
 from api.ui.browser import Language
+from api.ui.compared import beside_period_before, costs_changed
+from api.ui.decimals import minus
 from api.ui.showing import number
 from shared.companies import list_companies
 from shared.costs.rows import Wanted, run_results
 from shared.costs.runs import status_of
 from shared.jobs.outcomes import SUCCESSES
 from shared.jobs.read import get_job, show_job
+from shared.types import JobState
 
 POSTING_KINDS = ("posting.post", "posting.unpost", "posting.costs")
 # Problems that are an ordinary sight on a run's page: its rows are not there, and why.
@@ -138,11 +141,6 @@ def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> Previous:
     )
 
 
-def minus(now: str | None, before: str | None) -> str | None:
-    """The difference of two decimals; None where one is not known."""
-    return None if now is None or before is None else str(Decimal(now) - Decimal(before))
-
-
 async def results_before(
     resources: Resources, previous: Previous, rows: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -226,6 +224,7 @@ async def read_posting(
         else await read_outcomes(job_id, query, resources, who)
     )
     span = span_of(payload)
+    balance = await _balance(resources, who, job["company"], span)
     return {
         "job": job,
         "payload": payload,
@@ -233,7 +232,8 @@ async def read_posting(
         "next_cursor": documents["next_cursor"],
         "tally": _tally(job["result"]),
         "span": span,
-        "balance": await _balance(resources, who, job["company"], span),
+        "balance": balance,
+        "accounts": await _accounts(resources, who, job, _period_of(span)),
         "checkable": _period_of(span) is not None,
         "control": await _control(resources, who, job["company"], span) if check else None,
     }
@@ -268,6 +268,20 @@ async def _balance(
         )
     except ProblemRaised:
         return None  # of days that are in no period of these books: there is nothing to balance
+
+
+async def _accounts(
+    resources: Resources,
+    who: Caller,
+    job: Mapping[str, Any],
+    period: str | None,
+) -> list[dict[str, Any]] | None:
+    """By account: of costs what this posting changed, of documents the period beside the last."""
+    if period is None or job["state"] != JobState.SUCCEEDED:
+        return None
+    if job["kind"] == "posting.costs":
+        return await costs_changed(resources, who, job, period)
+    return await beside_period_before(resources, who, job["company"], period)
 
 
 async def _control(

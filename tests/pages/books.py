@@ -15,6 +15,7 @@ from tests.posting_books import manual, sale
 from tests.protocol.api.keys import bearer
 
 MANY = 60
+FEBRUARY = {"date_from": "2026-02-01", "date_to": "2026-02-28"}
 ITEMS = f"""
     INSERT INTO books.items (company, code, name, base_uom)
     SELECT 'ACME', 'P' || to_char(n, 'FM000'), 'Hàng ' || n, 'cái'
@@ -49,7 +50,8 @@ async def fill_books(stack: Stack) -> Month:
     """Cost January, post it, find a receipt that came late, and cost again.
 
     Runs: "whole" (replaced in part, B could not be costed), "february" (stale), "again" (of A
-    alone) and "preview". Postings: "documents" (one of them cannot be posted) and "costs".
+    alone) and "preview". Postings: "documents" (one of them cannot be posted), "nothing" (of February,
+    where there is no document) and "costs".
     """
     app = open_engine(stack.database.app_url, pool_size=2)
     read = open_engine(stack.database.read_url, pool_size=2)
@@ -70,6 +72,7 @@ async def fill_books(stack: Stack) -> Month:
         month.runs["february"] = _cost(stack, period="2026-02")
         days = {"date_from": "2026-01-01", "date_to": "2026-01-31"}
         month.postings["documents"] = run_job(stack, "posting.post", days)["id"]
+        month.postings["nothing"] = run_job(stack, "posting.post", FEBRUARY)["id"]
         month.postings["costs"] = run_job(stack, "posting.costs", {"period": "2026-01"})["id"]
         await books.move("receipt", 4, value=500_000, day=date(2026, 1, 9), doc="PN-MUON")
         preview = {"period": "2026-01", "items": ["A"]}

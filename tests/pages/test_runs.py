@@ -1,6 +1,7 @@
 """Cost runs and postings as an accountant reads them: a real costing, a real posting, its file."""
 
 import asyncio
+import csv
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +150,67 @@ async def test_cost_documents_name_their_runs_and_amounts(window: Window, month:
     await expect(page.get_by_role("heading", name="Cost documents")).to_be_visible()
     await expect(page.locator("main")).to_contain_text("cost_of_sales")
     await expect(page.locator("main")).to_contain_text("1 items could not be costed")
+
+
+async def test_a_posting_tells_by_account_what_it_changed(window: Window, month: Month) -> None:
+    """Of costs against what was posted before; of documents the period beside the one before."""
+    page = await window.open(f"/ui/runs/{month.postings['costs']}")
+    changed = page.locator("#accounts")
+    row = changed.locator("tbody tr", has_text="632").first
+    await expect(row.locator("td").nth(1)).to_have_text("0")
+    await expect(row.locator("td").nth(3)).to_have_class("number changed")
+    after = await row.locator("td").nth(2).inner_text()
+    assert after == await row.locator("td").nth(3).inner_text()
+    assert after != "0"
+    await shot(page, "posting-accounts-en-light-desk")
+    page = await window.open(f"/ui/runs/{month.postings['nothing']}", lang="vi", phone=True)
+    beside = page.locator("#accounts")
+    await expect(beside).to_contain_text("so với kỳ trước")
+    row = beside.locator("tbody tr", has_text="511").first
+    before, now, difference = [await row.locator("td").nth(n).inner_text() for n in (1, 2, 3)]
+    assert (now, difference) == ("0", before.removeprefix("-"))
+    assert await sideways(page) == 0
+    await shot(page, "posting-beside-vi-light-phone")
+
+
+async def test_a_run_leads_to_who_replaced_it_its_previews_and_its_postings(
+    window: Window, month: Month
+) -> None:
+    """Replaced in part by the next; the preview stands at both; the posting has its accounts."""
+    page = await window.open(f"/ui/runs/{month.runs['whole']}")
+    again, preview = month.runs["again"], month.runs["preview"]
+    await expect(page.locator("#replaced-by a")).to_have_attribute("href", f"/ui/runs/{again}")
+    await expect(page.locator("#previews a")).to_have_attribute("href", f"/ui/runs/{preview}")
+    await shot(page, "cost-run-links-en-light-desk")
+    await page.locator("#posted-by a").click()
+    await expect(page.locator("#accounts")).to_contain_text("632")
+    page = await window.open(f"/ui/runs/{again}")
+    await expect(page.locator("#previews a")).to_have_count(1)
+    await expect(page.locator("#replaced-by")).to_have_count(0)
+
+
+async def test_a_csv_is_downloaded_in_the_browser_and_is_read_by_excel(
+    window: Window, month: Month, tmp_path: Path
+) -> None:
+    """With its mark for Excel, one line an item, and the numbers of the page."""
+    page = await window.open(f"/ui/runs/{month.runs['whole']}", who="reader", phone=True)
+    await page.locator("#x-format").select_option("csv")
+    await page.get_by_role("button", name="Make the file").click()
+    await page.wait_for_url("**/exports/*")
+    link = page.get_by_role("link", name="Download")
+    await link.wait_for()
+    async with page.expect_download() as downloading:
+        await link.click()
+    download = await downloading.value
+    path = tmp_path / download.suggested_filename
+    await download.save_as(path)
+    assert path.suffix == ".csv"
+    data = path.read_bytes()
+    assert data.startswith(b"\xef\xbb\xbf")
+    rows = list(csv.DictReader(data.decode("utf-8-sig").splitlines()))
+    assert len(rows) == 61
+    (goods,) = [row for row in rows if "A" in row.values()]
+    assert {"1000000", "2090000", "1854000"} <= set(goods.values())
 
 
 async def test_an_account_of_one_brand_sees_its_part_and_no_other_company(

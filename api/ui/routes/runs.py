@@ -29,6 +29,7 @@ from api.routes.cost_results import (
 from api.routes.cost_runs import read_run_view
 from api.routes.files import download
 from api.ui.browser import Browser, browser_of
+from api.ui.compared import other_runs
 from api.ui.flash import see_other
 from api.ui.forms import Form, Sent
 from api.ui.live import LiveStream
@@ -134,6 +135,7 @@ async def _cost_run(run_id: int, request: Request, resources: Resources, who: Ca
         request,
         "cost_run.html",
         run=run,
+        others=await other_runs(resources, who, run),
         previous=previous,
         compared=bool(before),
         asked=given | wrong | other,

@@ -76,6 +76,33 @@ WORDS = {
         "sound, but another one was not",
         "hợp lệ nhưng chứng từ khác bị lỗi",
     ),
+    "runs.changed_accounts": (
+        "What this posting changed, by account",
+        "Lần ghi này thay đổi gì, theo tài khoản",
+    ),
+    "runs.changed_hint": (
+        "Debit less credit of the period's cost documents: as posted before, and with this posting.",
+        "Nợ trừ Có của chứng từ giá vốn trong kỳ: đã ghi trước đó, và sau lần ghi này.",
+    ),
+    "runs.changed_nothing": ("It changed nothing.", "Không thay đổi gì."),
+    "runs.beside_before": (
+        "By account, beside the period before",
+        "Theo tài khoản, so với kỳ trước",
+    ),
+    "runs.beside_hint": (
+        "What moved on each account of the first level, debit less credit.",
+        "Số phát sinh của tài khoản cấp 1, Nợ trừ Có.",
+    ),
+    "runs.period_before": ("Period before", "Kỳ trước"),
+    "runs.this_period": ("This period", "Kỳ này"),
+    "runs.after": ("After", "Sau"),
+    "runs.replaced_by": ("Replaced by", "Được thay bởi"),
+    "runs.previews": ("Previews of this period", "Bản xem trước của kỳ"),
+    "runs.posted_by": ("Posted by", "Đã hạch toán bởi"),
+    "runs.posted_by_hint": (
+        "there the difference by account",
+        "ở đó có chênh lệch theo tài khoản",
+    ),
     "runs.ended.HAS_DEPENDANT": (
         "another posted document rests on it",
         "có chứng từ đã ghi dựa vào nó",
