@@ -3,6 +3,7 @@
 from tests.mutants.mutant import mutant
 
 EXITS, OUTCOME, OUTBOX = "shared/jobs/exits.py", "worker/outcome.py", "shared/outbox.py"
+COMPLETIONS = "worker/completions.py"
 JOBS, ENQUEUE = "alembic/versions/0003_jobs.py", "alembic/versions/0009_enqueue.py"
 BULK = "alembic/versions/0086_enqueue_each.py"
 
@@ -127,6 +128,62 @@ MUTANTS = (
             "    return Fresh()\n",
         ),
         "protocol/api/test_idempotency.py::test_the_answer_stored_while_we_tried_the_lock_is_seen",
+    ),
+    mutant(
+        "a batch of completions waits for a frozen row",
+        (
+            COMPLETIONS,
+            "ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED)",
+            "ORDER BY j.id FOR NO KEY UPDATE OF j)",
+        ),
+        "protocol/test_completions.py::test_a_frozen_row_keeps_no_other_job",
+    ),
+    mutant(
+        "a batch of completions compares no token",
+        (
+            COMPLETIONS,
+            "           AND j.lease_token = m.token AND j.state = 'running'\n           AND j.followup",
+            "           AND j.state = 'running'\n           AND j.followup",
+        ),
+        "protocol/test_completions.py::test_a_member_is_compared_as_a_whole[token]",
+        (
+            COMPLETIONS,
+            "         WHERE j.id = l.id AND j.fence = m.fence AND j.lease_token = m.token\n",
+            "         WHERE j.id = l.id AND j.fence = m.fence\n",
+        ),
+    ),
+    mutant(
+        "a batch of completions compares no checkpoint_no",
+        (
+            COMPLETIONS,
+            "AND j.state = 'running' AND j.checkpoint_no = m.checkpoint_no",
+            "AND j.state = 'running' AND m.checkpoint_no >= 0",
+        ),
+        "protocol/test_completions.py::test_a_member_is_compared_as_a_whole[checkpoint]",
+    ),
+    mutant(
+        "a batch of completions forgets the work that is to follow",
+        (
+            COMPLETIONS,
+            "           AND j.followup_payload IS NULL AND j.group_id IS NULL",
+            "           AND j.group_id IS NULL",
+        ),
+        "protocol/test_completions.py"
+        "::test_work_that_is_to_follow_is_left_to_the_exit_that_knows_it",
+        (
+            COMPLETIONS,
+            "           AND j.followup_payload IS NULL\n        RETURNING",
+            "        RETURNING",
+        ),
+    ),
+    mutant(
+        "a batch whose answer is lost counts as stored",
+        (
+            COMPLETIONS,
+            "            each.stored.set_exception(found)\n",
+            "            each.stored.set_result(True)\n",
+        ),
+        "protocol/test_completions.py::test_a_batch_whose_answer_is_lost_is_asked_after[False]",
     ),
     # Messages
     mutant(
