@@ -155,10 +155,20 @@ async def connected(
             await AsyncConnection.close(conn)
 
 
+# One statement and one commit, for every job that writes.
+RESTORE = """DO $$ BEGIN
+    PERFORM pg_advisory_unlock_all();
+    EXECUTE 'CLOSE ALL';
+    EXECUTE 'UNLISTEN *';
+    EXECUTE 'RESET ALL';
+END $$"""
+
+
 async def _restore(conn: AsyncConnection, driver: asyncpg.Connection) -> None:
     """RESET ALL and the like; a connection that cannot be restored is thrown away."""
     try:
         await AsyncConnection.rollback(conn)  # nothing, after a commit
+        driver._reset_query = RESTORE  # noqa: SLF001 - its own is four statements
         await driver.reset(timeout=RESTORE_SECONDS)
     except DATABASE_ERRORS:
         driver.terminate()

@@ -25,7 +25,7 @@ from shared.database import DATABASE_ERRORS, sqlstate_of
 SPOILT = frozenset({"25006", "26000"})
 # What the dialect does with a new connection after `do_connect` has handed it over.
 SET_UP = ("setup_asyncpg_json_codec", "setup_asyncpg_jsonb_codec")
-FRESH_SECONDS = 0.1
+FRESH_SECONDS = 0.5
 KEEP_ALIVE = (
     (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
     (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 5),
