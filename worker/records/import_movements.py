@@ -64,7 +64,7 @@ async def merge_movements(conn: AsyncConnection, batch: Batch, identity: Identit
     rows = (await batch.execute(conn, statement, **binds)).mappings().all()
     counts = {name: int(rows[0][of]) for name, of in COUNTED if rows[0][of]}
     if counts.get("created") and not batch.run.dry_run:
-        await end_bringing(conn, company, since)
+        await end_bringing(conn, company, since, rows[0]["days"])
     return Applied(
         counts=counts,
         rejects=[_reject(row, company) for row in rows if row["judgement"] is not None],

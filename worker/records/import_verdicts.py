@@ -282,6 +282,7 @@ _WRITTEN = """
            t.reverses_doc, t.reverses_line, t.said_brand, t.brand, t.base_uom, t.period, t.fc_rate,
            t.fc_amount, t.currency, t.kind, t.by_place, t.there, t.differing, t.said,
            (SELECT count(*) FROM judged w WHERE w.judgement IS NULL) AS written,
+           ARRAY(SELECT DISTINCT w.posting_date FROM judged w WHERE w.judgement IS NULL) AS days,
            (SELECT count(*) FROM told u
              WHERE u.judgement = 'FOUND:doc_line' AND u.differing = '{}') AS unchanged
       FROM (SELECT 1) AS always
