@@ -168,18 +168,22 @@ def parse_wal(told: str) -> tuple[int, int]:
 
 
 @asynccontextmanager
-async def open_counter(platform: Platform) -> AsyncIterator[Counter]:
-    """A counter that looks from outside, while autovacuum rests: its work is not the jobs'."""
+async def open_counter(platform: Platform, *, vacuums: bool = True) -> AsyncIterator[Counter]:
+    """A counter that looks from outside. Without `vacuums` autovacuum rests: its WAL and commits
+    are not the jobs'."""
     looking = await asyncpg.connect(platform.place.postgres.url())
     try:
         await looking.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
-        await looking.execute("ALTER SYSTEM SET autovacuum = off")
-        await looking.execute("SELECT pg_reload_conf()")
+        await _set_autovacuum(looking, on=vacuums)
         yield Counter(platform, looking)
     finally:
-        await looking.execute("ALTER SYSTEM RESET autovacuum")
-        await looking.execute("SELECT pg_reload_conf()")
+        await _set_autovacuum(looking, on=True)
         await looking.close()
+
+
+async def _set_autovacuum(looking: asyncpg.Connection, *, on: bool) -> None:
+    await looking.execute(f"ALTER SYSTEM SET autovacuum = {'on' if on else 'off'}")
+    await looking.execute("SELECT pg_reload_conf()")
 
 
 async def hot_updates(platform: Platform, schema: str, table: str) -> tuple[int, int]:

@@ -31,7 +31,7 @@ class Counting:
 @asynccontextmanager
 async def open_counting(place: Place, sizes: Sizes, kind: str) -> AsyncIterator[Counting]:
     """Started, warm, and with prepared statements."""
-    async with place.platform(**ENV) as platform, open_counter(platform) as counter:
+    async with place.platform(**ENV) as platform, open_counter(platform, vacuums=False) as counter:
         platform.worker()
         await drain(platform, sizes["warm"], kind=kind)
         yield Counting(platform, counter, sizes["jobs"], kind)
