@@ -169,8 +169,10 @@ def parse_wal(told: str) -> tuple[int, int]:
 
 @asynccontextmanager
 async def open_counter(platform: Platform, *, vacuums: bool = True) -> AsyncIterator[Counter]:
-    """A counter that looks from outside. Without `vacuums` autovacuum rests: its WAL and commits
-    are not the jobs'."""
+    """A counter that looks from outside.
+
+    Without `vacuums` autovacuum rests: its WAL and commits are not the jobs'.
+    """
     looking = await asyncpg.connect(platform.place.postgres.url())
     try:
         await looking.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
