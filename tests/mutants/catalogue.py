@@ -11,6 +11,7 @@ from tests.mutants import (
     locking,
     migrations,
     movements,
+    operating,
     order,
     ownership,
     periods,
@@ -42,4 +43,5 @@ MUTANTS = (
     *imports.MUTANTS,
     *costs.MUTANTS,
     *migrations.MUTANTS,
+    *operating.MUTANTS,
 )

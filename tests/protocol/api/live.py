@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from sqlalchemy import Engine, event
 
 from api.app import create_app
+from api.connections import Connection
 from api.settings import ApiSettings
 from api.watching import Hub
 from shared.jobs.watched import WATCHED_JOBS
@@ -44,7 +45,13 @@ async def served(settings: ApiSettings) -> AsyncIterator[Served]:
         port = sock.getsockname()[1]
         server = uvicorn.Server(
             uvicorn.Config(
-                app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=5
+                app,
+                http=Connection,
+                log_config=None,
+                access_log=False,
+                lifespan="on",
+                timeout_keep_alive=60,
+                timeout_graceful_shutdown=5,
             )
         )
         serving = asyncio.create_task(server.serve(sockets=[sock]))
