@@ -1,7 +1,7 @@
 """The overview in a real browser: at a glance, by keyboard, on a phone, live, and let go."""
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from shared.api_keys import key_id_of, revoke_key
 from shared.database import open_engine
@@ -83,7 +83,7 @@ async def test_a_person_logs_in_and_out(window: Window) -> None:
     assert cookies["chot_session"]["httpOnly"]
     assert cookies["chot_session"]["sameSite"] == "Lax"
     assert await page.evaluate("document.cookie") == ""
-    await page.get_by_role("button", name="Log out").click()
+    await page.get_by_role("button", name="Log out", exact=True).click()
     await expect(page.get_by_role("alert")).to_contain_text("You are logged out")
     await page.go_back()
     await page.reload()
@@ -138,6 +138,61 @@ async def test_the_overview_follows_what_happens(window: Window) -> None:
     assert await fold.evaluate("fold => fold.open")
     await expect(fold.get_by_role("button", name="No, leave it")).to_be_focused()
     assert await page.evaluate("() => String(getSelection())") == selected != ""
+
+
+async def test_kinds_stay_folded_until_somebody_opens_them(window: Window) -> None:
+    """On a phone and a desk, also while a kind is paused and what is live arrives; it says so on top."""
+    operator = await window.open("/ui/", who="operator")
+    await operator.locator("#fold-kinds summary").first.click()
+    await operator.get_by_role("link", name="All kinds of jobs").click()
+    row = operator.locator("[id='kind-probe.write']")
+    await row.locator("summary").click()
+    await row.get_by_role("button", name="Yes, do it").click()
+    await operator.goto("/ui/")
+    await expect(operator.locator("#verdict")).to_contain_text("Kind probe.write is paused")
+    pages = [await window.open("/ui/", phone=phone) for phone in (True, False)]
+    for page in pages:
+        await page.locator("#live.on").wait_for()
+        assert not await page.locator("#fold-kinds").evaluate("fold => fold.open")
+        await expect(page.locator("[id='kind-probe.write']")).to_be_hidden()
+        assert await sideways(page) == 0
+    page = pages[-1]
+    await page.locator("#verdict li", has_text="probe.write").get_by_role("link").click()
+    await shot(page, "kinds-en-light-desk")
+    await page.get_by_role("button", name="Resume: probe.write").click()
+    await expect(page.locator(".flash.ok")).to_contain_text("Kind probe.write goes on.")
+    await expect(page).to_have_url(window.stack.url + "/ui/kinds")
+
+
+FULL = "event: full\ndata: {}\n\n"
+
+
+async def test_a_page_without_a_place_says_so_and_reads_itself(window: Window) -> None:
+    """No live stream is left for this account: the words stand there, and what is new comes."""
+    page = await window.open("/ui/", who="reader", lang="en")
+    asked = []
+
+    async def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        if "once=1" in route.request.url:
+            await route.continue_()
+        else:
+            await route.fulfill(status=200, content_type="text/event-stream", body=FULL)
+
+    await page.route("**/ui/events**", answer)
+    await page.reload()
+    said = "many pages of this account are open: this one is read every 10 s"
+    await expect(page.locator("#live")).to_contain_text(said)
+    await page.wait_for_function(
+        "document.querySelector('#live').classList.contains('off') === false"
+    )
+    assert any("once=1" in each for each in asked)
+    tile = page.locator(".tile", has_text="Dead").first.locator(".tile-value")
+    before = int(await tile.inner_text())
+    dying = window.stack.submit({"how": "raise_permanent"}, "probe.misbehave")
+    window.stack.until(dying, "dead")
+    await expect(tile).to_have_text(str(before + 1), timeout=25_000)
+    await shot(page, "full-en-light-desk")
 
 
 async def test_a_queue_is_paused_after_a_question(window: Window) -> None:

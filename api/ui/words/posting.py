@@ -96,7 +96,7 @@ WORDS = {
     "runs.period_before": ("Period before", "Kỳ trước"),
     "runs.this_period": ("This period", "Kỳ này"),
     "runs.after": ("After", "Sau"),
-    "runs.replaced_by": ("Replaced by", "Được thay bởi"),
+    "runs.replaced_by": ("Items replaced by", "Mặt hàng được thay bởi"),
     "runs.previews": ("Previews of this period", "Bản xem trước của kỳ"),
     "runs.posted_by": ("Posted by", "Đã hạch toán bởi"),
     "runs.posted_by_hint": (
