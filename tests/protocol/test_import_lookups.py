@@ -53,7 +53,7 @@ async def test_a_batch_reads_what_is_its_own(
         f"PN{n // 4},{n % 4 + 1},receipt,2026-01-05,R1,,A,1,5,,\n" for n in range(LINES)
     )
     monkeypatch.setattr(MIGRATIONS[0], "largest_batch", BATCH)
-    result = await importing.take(content, batch_size=BATCH)
+    result = await importing.take(content, batch_size=BATCH, target_ms=20_000)
     assert (result["counts"], len(batches)) == ({"created": LINES}, LINES // BATCH)
     most = {name: max(batch.get(name, 0) for batch in batches) for name in TABLES}
     assert {name: read for name, read in most.items() if read > 12 * BATCH} == {}
