@@ -223,7 +223,8 @@ _FAULTS = f"""
                min(j.strange) OVER d AS wrong_brand, min(j.store_unknown) OVER d AS no_store,
                sum(greatest(j.value, 0)) OVER d AS debit,
                sum(greatest(-j.value, 0)) OVER d AS credit,
-               bool_or(j.value <> 0) OVER d AS has_lines, max(abs(j.value)) OVER d AS largest
+               bool_or(j.value <> 0) OVER d AS has_lines, max(abs(j.value)) OVER d AS largest,
+               row_number() OVER d AS leg
           FROM judged j WINDOW d AS (PARTITION BY j.n)),
     verdicts AS MATERIALIZED (
         SELECT t.*, CASE WHEN t.stop IS NOT NULL THEN ARRAY[t.stop] ELSE array_remove(ARRAY[
@@ -285,7 +286,7 @@ _LINES = """
 _COLUMNS = """(entry_id, line_no, debit, credit, qty_base, posting_date, company, brand, account,
                party, store, item, currency, fc_amount, memo)"""
 _ANSWER = """
-    SELECT DISTINCT ON (v.n) v.n, v.document_id, v.version, v.type, v.posting_date, v.brand,
+    SELECT v.n, v.document_id, v.version, v.type, v.posting_date, v.brand,
            v.series, v.rule_version, v.memo,
            CASE WHEN v.faults = '{}' AND v.has_lines THEN v.entry_id END AS entry_id,
            ARRAY(SELECT split_part(f, ':', 1) FROM unnest(v.faults) f) AS codes,
@@ -293,7 +294,7 @@ _ANSWER = """
                     CASE WHEN v.amounts > 0 THEN 'without an entry: its amounts come to 0'
                          ELSE 'without an entry: it states no amount' END
                 ELSE left(array_to_string(v.faults, '; '), 1000) END AS detail
-      FROM verdicts v ORDER BY v.n"""
+      FROM verdicts v WHERE v.leg = 1 ORDER BY v.n"""
 _JUDGED = _HEADS + _LEGS + _FAULTS
 # What the verdicts of all documents rest on: rules, which are only added to, roles, and the chart.
 GROUNDS = """md5(concat_ws(E'\\n',
