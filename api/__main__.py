@@ -1,5 +1,10 @@
 """`python -m api`: refuse what cannot work (exit 78), then serve until SIGTERM."""
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # what is imported stays; spare_the_collector() lets it collect again
+
 import asyncio
 import resource
 import signal

@@ -30,7 +30,7 @@ from api.strict_json import parse_object
 from api.submit_at_once import submit_at_once
 from shared.access import Role
 from shared.errors import EnqueueRefused
-from shared.jobs.enqueue import Accepted, Submit, enqueue
+from shared.jobs.enqueue import Accepted, JsonText, Submit, enqueue
 from shared.json_text import to_json
 from shared.kinds import Kind
 from shared.tracing import spans
@@ -104,7 +104,7 @@ def check_submit(
     if kind.internal:
         rule = f"is not submitted: its jobs are made by {kind.made_by or 'the platform'}"
         return field_problem("internal-kind", "kind", rule, body.kind)
-    payload = to_json(raw["payload"])
+    payload = JsonText(to_json(raw["payload"]))
     problem = strange_approval(kind, raw.get("approval")) or payload_problem(kind, payload)
     if problem is not None:
         return problem

@@ -1,5 +1,10 @@
 """`python -m worker`: settings sound, kinds and handlers known, then work."""
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # what is imported stays; spare_the_collector() lets it collect again
+
 import asyncio
 import sys
 from collections.abc import Mapping

@@ -25,13 +25,20 @@ class Session(Protocol):
         ...
 
 
+class JsonText(str):
+    """One JSON value as to_json() has written it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
     """One job to submit. `run_at` needs an offset; None means now.
 
     Decimals in the payload are stored digit for digit; a str is a payload that is JSON text
-    already. `payload_version` is that of the model the payload was checked against; None means the
-    newest that the database knows. Without a `trace` the job is of the trace that runs now, if any.
+    already (a JsonText: text that was written by us, and is not looked at again).
+    `payload_version` is that of the model the payload was checked against; None means the newest
+    that the database knows. Without a `trace` the job is of the trace that runs now, if any.
     """
 
     kind: str
@@ -138,7 +145,7 @@ def _listed(job: Submit) -> str:
     item = _binds(job)
     if job.run_at is not None:
         item["run_at"] = job.run_at.isoformat()
-    if isinstance(job.payload, str):
+    if isinstance(job.payload, str) and not isinstance(job.payload, JsonText):
         _refuse_broken(job.payload)
     return f'{to_json(item)[:-1]},"payload":{_payload_text(job)}}}'
 
