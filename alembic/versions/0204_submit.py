@@ -8,7 +8,7 @@ The api of the version before goes on with its seven.
 from alembic import op
 
 revision = "0204_submit"
-down_revision = "0199_uom_words"
+down_revision = "0200_half_full_jobs"
 branch_labels = None
 depends_on = None
 

@@ -120,7 +120,7 @@ async def test_hot_rows_have_room_and_nothing_points_at_them(probes: AsyncEngine
     options = await scalar(
         probes, "SELECT reloptions::text FROM pg_class WHERE oid = 'chot.jobs'::regclass"
     )
-    assert "fillfactor=75" in options
+    assert "fillfactor=50" in options
     pointing = "SELECT conname FROM pg_constraint WHERE confrelid = 'chot.jobs'::regclass"
     assert await fetch(probes, pointing) == []
 
