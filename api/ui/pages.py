@@ -20,6 +20,7 @@ from api.ui.flash import forget_flash, take_flash
 from api.ui.forms import FIELD, SEED, new_seed, seed_of, token_for
 from api.ui.icons import icon
 from api.ui.pretty import pretty
+from api.ui.sentence import on_page
 from api.ui.session import FORM_COOKIE, session_of, set_cookie
 from api.ui.static_files import static_place
 from api.ui.words import all_words, translate
@@ -66,6 +67,7 @@ def helpers(browser: Browser) -> dict[str, Any]:
         "number": partial(_in, showing.number, language),
         "money": partial(_in, showing.money, language),
         "coded": partial(_coded, language),
+        "timed": partial(_in, on_page, language, own=""),
         "meaning": error_sentence if language == "vi" else _own_words,
         "duration": partial(_in, showing.duration, language),
         "instant": partial(_in, showing.instant, language),

@@ -149,6 +149,7 @@ WORDS = {
     ),
     "overview.group_free": ("{free} of {slots} slots free", "còn trống {free}/{slots} chỗ"),
     "overview.other_groups": ("of other states and versions", "ở trạng thái và phiên bản khác"),
+    "overview.every": ("All", "Tất cả"),
     "overview.find": ("Find", "Tìm"),
     "overview.named": ("Name has", "Tên chứa"),
     "overview.any_state": ("any", "bất kỳ"),
