@@ -129,7 +129,7 @@ ROW = Row(
     against="importing the given packages",
     sizes={
         Scale.TINY: {"rounds": 1},
-        Scale.QUICK: {"rounds": 3},
+        Scale.QUICK: {"rounds": 1},
         Scale.USUAL: {"rounds": 9},
         Scale.LONG: {"rounds": 31},
     },
