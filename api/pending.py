@@ -104,6 +104,7 @@ class _Tally:
 
     counted: int = 0
     good_until: float = 0.0
+    is_far: bool = False  # from the maximum, when it was counted
     since: int = 0
     held: int = 0  # by requests that have not ended
     unknown: bool = False  # of a company or brand that is none
@@ -166,6 +167,7 @@ class PendingLimits:
     count: Count
     limit_of: Callable[[str], int]
     _tallies: OrderedDict[Lane, _Tally] = field(default_factory=OrderedDict)
+    _renewing: dict[Lane, asyncio.Task[None]] = field(default_factory=dict)
 
     @asynccontextmanager
     async def admit(self, jobs: Sequence[Submit]) -> AsyncIterator[Admission]:
@@ -197,9 +199,19 @@ class PendingLimits:
     async def _fresh(self, lanes: Iterable[Lane]) -> Mapping[Lane, _Tally]:
         """Tallies with counts that are young enough; those who ask at once count once.
 
-        All that are too old are counted by one statement.
+        All that are too old are counted by one statement. Far from the maximum nobody waits for
+        it: the old count serves while the new one is made, for a while.
         """
         tallies = {lane: self._tally(lane) for lane in lanes}
+        old = _old(tallies)
+        waited = {lane: tallies[lane] for lane in old if not _may_serve(tallies[lane])}
+        for lane in old - set(waited) - set(self._renewing):
+            self._renew(lane, tallies[lane])
+        if waited:
+            await self._count_again(waited)
+        return tallies
+
+    async def _count_again(self, tallies: Mapping[Lane, _Tally]) -> None:
         async with AsyncExitStack() as locks:
             # In one order for all, so that no two requests wait for each other.
             for lane in sorted(_old(tallies), key=_order):
@@ -207,7 +219,18 @@ class PendingLimits:
             old = {lane: tally for lane, tally in tallies.items() if lane in _old(tallies)}
             if old:
                 await self._recount(old)
-        return tallies
+
+    def _renew(self, lane: Lane, tally: _Tally) -> None:
+        """Count beside the requests; where that fails the next one counts, and hears of it."""
+        task = asyncio.create_task(self._count_again({lane: tally}), name="count pending jobs")
+        self._renewing[lane] = task
+
+        def renewed(done: asyncio.Task[None]) -> None:
+            del self._renewing[lane]
+            if done.cancelled() or done.exception() is not None:
+                tally.is_far = False
+
+        task.add_done_callback(renewed)
 
     def _tally(self, lane: Lane) -> _Tally:
         tally = self._tallies.get(lane)
@@ -229,13 +252,14 @@ class PendingLimits:
             tally.counted = found[lane] or 0
             # What is held may or may not be in the count already: it counts until the next one.
             tally.since = max(0, held + tally.since - since)
-            tally.good_until = monotonic() + _good_for(most[lane], tally.counted, took)
+            tally.is_far = _is_far(most[lane], tally.counted) and not tally.unknown
+            tally.good_until = monotonic() + _good_for(is_far=tally.is_far, took=took)
 
     def _forget(self) -> None:
         """Drop the least lately asked tally, unless a request holds room of it."""
         if len(self._tallies) > MOST_TALLIES:
             lane, tally = next(iter(self._tallies.items()))
-            if tally.held == 0 and not tally.lock.locked():
+            if tally.held == 0 and not tally.lock.locked() and lane not in self._renewing:
                 del self._tallies[lane]
 
 
@@ -248,8 +272,16 @@ def _order(lane: Lane) -> tuple[str, str, str]:
     return lane.kind, lane.company, lane.brand or ""
 
 
-def _good_for(most: int, counted: int, took: float) -> float:
-    is_far = most - counted >= FAR_ROOM and 2 * counted <= most
+def _may_serve(tally: _Tally) -> bool:
+    """Whether an old count is good enough while it is made anew: what it knew was far away."""
+    return tally.is_far and monotonic() < tally.good_until + LONGEST_SECONDS
+
+
+def _is_far(most: int, counted: int) -> bool:
+    return most - counted >= FAR_ROOM and 2 * counted <= most
+
+
+def _good_for(*, is_far: bool, took: float) -> float:
     return max(FAR_SECONDS if is_far else 0.0, min(LONGEST_SECONDS, SHARE_OF_TIME * took))
 
 

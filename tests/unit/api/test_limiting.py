@@ -128,6 +128,47 @@ async def test_near_the_maximum_a_count_is_good_for_twenty_times_what_it_took(
             assert asked == counts
 
 
+async def test_far_from_the_maximum_nobody_waits_for_a_new_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The old one serves while it is made, one at a time, for five seconds; a failure is heard."""
+    clock = [1000.0]
+    monkeypatch.setattr("api.pending.monotonic", lambda: clock[0])
+    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    answer.set_result(5)
+    asked = 0
+
+    async def count(lanes: Mapping[Lane, int]) -> Mapping[Lane, int | None]:
+        nonlocal asked
+        asked += 1
+        return dict.fromkeys(lanes, await answer)
+
+    async def submit() -> int:
+        async with limits.admit([a_job()]) as admission:
+            admission.made(a_job())
+            return admission.room[Lane("k", "ACME", "RED")]
+
+    limits = PendingLimits(count, lambda _kind: 100_000)
+    assert await submit() == 100_000 - 5
+    clock[0] += 1.1
+    answer = asyncio.get_running_loop().create_future()
+    assert [await submit() for _ in range(3)] == [100_000 - 5 - n for n in (1, 2, 3)]
+    await asyncio.sleep(0)
+    assert asked == 2
+    clock[0] += 5.0
+    waiting = asyncio.create_task(submit())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    answer.set_result(90_000)
+    assert await waiting <= 100_000 - 90_000
+    assert asked == 2
+    clock[0] += 6.0
+    answer = asyncio.get_running_loop().create_future()
+    answer.set_exception(LookupError())
+    with pytest.raises(LookupError):
+        await submit()
+
+
 async def test_room_that_was_not_used_is_given_back() -> None:
     """A duplicate, a refusal, a lost connection: none of them made a job."""
     lane = Counted(pending=0, limit=20_001)
