@@ -7,6 +7,7 @@ from this run or, with --from, from the JSON of earlier ones (a later file's row
 import argparse
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -35,7 +36,10 @@ def main() -> None:
     if asked.list:
         print("\n".join(f"{row.name:10} {row.title}" for row in map(row_named, NAMES)))
         return
-    told = _read(asked.earlier) if asked.earlier else asyncio.run(_run(asked))
+    try:
+        told = _read(asked.earlier) if asked.earlier else asyncio.run(_run(asked))
+    except asyncio.CancelledError:
+        sys.exit("bench: ended by SIGTERM; what was measured until then is in --out")
     runs = [row_run_of(each) for each in told["rows"]]
     print(table(runs))
     print(machine_line(told["machine"], told["versions"]))
@@ -73,6 +77,10 @@ def change(said: str) -> tuple[str, int]:
 
 
 async def _run(asked: argparse.Namespace) -> dict[str, Any]:
+    # As Ctrl-C does: servers and their data must go with whoever has started them.
+    task = asyncio.current_task()
+    assert task is not None, "it runs in a task"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     names = asked.rows or rows_of(asked.scale)
     rows = [row_named(name) for name in names]
     told: dict[str, Any] = {
