@@ -11,7 +11,7 @@ from api.idempotency import DIGEST_VERSION, Answer, Asked, InProgress, KeyReused
 from api.pending import Admission
 from api.resources import Resources
 from shared.audit import acting
-from shared.jobs.enqueue import Submit, refusal_of
+from shared.jobs.enqueue import Submit, payload_text, refusal_of
 from shared.json_text import to_json
 from shared.tracing import current_trace, spans
 from shared.types import JobId
@@ -60,7 +60,7 @@ def _values(resources: Resources, job: Submit, asked: Asked | None) -> tuple[Any
         job.kind,
         job.company,
         job.brand,
-        job.payload,
+        payload_text(job),
         job.run_at,
         job.priority,
         job.max_attempts,

@@ -84,7 +84,7 @@ async def enqueue(session: Session, job: Submit) -> Accepted:
 
     Model: action submit.
     """
-    binds = _binds(job) | {"payload": _payload_text(job)}
+    binds = _binds(job) | {"payload": payload_text(job)}
     try:
         row = (await session.execute(ENQUEUE, binds)).one()
     except DBAPIError as error:
@@ -147,7 +147,7 @@ def _listed(job: Submit) -> str:
         item["run_at"] = job.run_at.isoformat()
     if isinstance(job.payload, str) and not isinstance(job.payload, JsonText):
         _refuse_broken(job.payload)
-    return f'{to_json(item)[:-1]},"payload":{_payload_text(job)}}}'
+    return f'{to_json(item)[:-1]},"payload":{payload_text(job)}}}'
 
 
 def _refuse_broken(payload: str) -> None:
@@ -192,7 +192,8 @@ def _binds(job: Submit) -> dict[str, Any]:
     }
 
 
-def _payload_text(job: Submit) -> str:
+def payload_text(job: Submit) -> str:
+    """The payload as JSON text; EnqueueRefused where it has none."""
     if isinstance(job.payload, str):
         return job.payload
     try:

@@ -28,7 +28,6 @@ from tests.conformance.world import (
     plant,
     pull_out,
     until_held,
-    until_inserted,
 )
 from tests.factories import eventually, fetch, offer_slots, scalar
 from tests.protocol.api.app import note, post, problem_of, until_ready
@@ -68,11 +67,29 @@ async def broken_off(request: Asking) -> None:
 
 
 @pytest.mark.scenario("F41")
-@pytest.mark.case("C22", "C21")
-async def test_a_process_killed_before_its_commit_leaves_nothing(
+@pytest.mark.case("C22")
+async def test_a_process_killed_before_the_server_has_its_submit_leaves_nothing(
     world: World, pair: list[httpx.AsyncClient], engine: AsyncEngine
 ) -> None:
-    """SIGKILL with the job inserted; the twin is told 409 while the server still has the rest."""
+    """SIGKILL while the statement is still in the network: the retry is a new submit."""
+    body, key = note(), new_key("held")
+    async with wired(world) as (proxy, doomed, client):
+        first = await statement_lost(proxy, partial(post, client, body, key=key))
+        doomed.kill()
+        await broken_off(first)
+        assert_fresh(await settled(pair[0], body, key))
+    assert await count(engine, body) == (1, 1)
+
+
+@pytest.mark.scenario("F41")
+@pytest.mark.case("C22", "C21")
+async def test_a_process_killed_while_the_server_works_leaves_a_whole_submit(
+    world: World, pair: list[httpx.AsyncClient], engine: AsyncEngine
+) -> None:
+    """SIGKILL with the job inserted: the twin is told 409 while the server has the rest to do.
+
+    The statement is its own transaction: the server ends it, whoever is left to hear of it.
+    """
     body, key = note(), new_key("held")
     async with started(world) as (doomed, client):
         async with holding(engine):
@@ -81,7 +98,8 @@ async def test_a_process_killed_before_its_commit_leaves_nothing(
             doomed.kill()
             await broken_off(first)
             problem_of(await post(pair[0], body, key=key), 409, "idempotency-key-in-progress")
-        assert_fresh(await settled(pair[0], body, key))
+        again = await settled(pair[0], body, key)
+        assert (again.status_code, again.headers["idempotency-replayed"]) == (202, "true")
     assert await count(engine, body) == (1, 1)
 
 
@@ -108,13 +126,10 @@ async def test_a_process_killed_after_its_commit_has_made_the_job(
     assert (await count(engine, body))[0] == 1
 
 
-async def commit_lost(proxy: Proxy, engine: AsyncEngine, ask: Ask) -> Asking:
-    """A request whose COMMIT stays in the network: the server has all but that."""
-    async with holding(engine):
-        asking = asyncio.create_task(ask())
-        await until_held(engine)
-        proxy.block("client_to_server")
-    await until_inserted(engine)
+async def statement_lost(proxy: Proxy, ask: Ask) -> Asking:
+    """A request whose one statement stays in the network: the server knows nothing of it."""
+    proxy.block("client_to_server")
+    asking = asyncio.create_task(ask())
     await proxy.until_held("client_to_server")
     return asking
 
@@ -158,9 +173,13 @@ async def test_a_commit_in_doubt_is_settled_by_the_retry(
 ) -> None:
     """Lost on the way there, or its answer on the way back: 503, then the truth, and one job."""
     async with wired(world) as (proxy, _, client):
-        for lost, what, done in ((commit_lost, "held", False), (answer_lost, "commit", True)):
-            body, key = note(), new_key(what)
-            first = await lost(proxy, engine, partial(post, client, body, key=key))
+        for done in (False, True):
+            body, key = note(), new_key("commit" if done else "k")
+            ask = partial(post, client, body, key=key)
+            if done:
+                first = await answer_lost(proxy, engine, ask)
+            else:
+                first = await statement_lost(proxy, ask)
             proxy.cut()
             refused = await first
             problem_of(refused, 503, "database-unavailable")

@@ -61,9 +61,6 @@ WAITING = """
     SELECT pid FROM pg_stat_activity
      WHERE datname = current_database() AND application_name = 'chot api' AND {}"""
 HELD = WAITING.format("wait_event = 'advisory'")
-WAITS_FOR_COMMIT = WAITING.format(
-    "state = 'idle in transaction' AND query LIKE '%idempotency_keys%'"
-)
 BLOCKED = WAITING.format("wait_event_type = 'Lock'")
 
 
@@ -151,11 +148,6 @@ async def holding(engine: AsyncEngine, lock: int = HOLD_KEYS) -> AsyncIterator[N
 async def until_held(engine: AsyncEngine) -> int:
     """Wait until an api's transaction stands at the gate; answers its server process."""
     return int(await eventually(lambda: scalar(engine, HELD), every=0.01))
-
-
-async def until_inserted(engine: AsyncEngine) -> None:
-    """Wait until the server has stored an api's key and waits for its COMMIT."""
-    await eventually(lambda: scalar(engine, WAITS_FOR_COMMIT), every=0.01)
 
 
 async def until_blocked(engine: AsyncEngine) -> None:
