@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from api.ui.browser import Browser
 from api.ui.overview import Overview
-from api.ui.pages import environment
+from api.ui.pages import environment, helpers
+from shared.jobs.crew import Crew
 from shared.jobs.minutes import History
 
 COUNTS: dict[str, Any] = {
@@ -23,7 +25,10 @@ def overview(counts: Mapping[str, Any] | None, *, waited: float | None = None) -
     """Of one queue and one worker alive."""
     return Overview(
         queues=[QUEUE | {"oldest_due_seconds": waited}],
-        workers=[{"live": True, "slots": 4}],
+        crew=Crew(
+            groups=[{"state": "working", "code_version": "v", "workers": 1, "slots": 4, "free": 4}],
+            notable=[],
+        ),
         kinds=[],
         freezes=[],
         counts=counts,
@@ -64,11 +69,13 @@ def test_what_an_operator_has_stopped_starves_by_his_will() -> None:
 
 def test_an_error_that_nobody_meant_has_its_type_on_the_page() -> None:
     """As `chot status` has it: the message of a KeyError is a key."""
-    template = environment().get_template("job_error.html")
+    browser = Browser(language="en", theme="auto", chosen=(), path="/ui/jobs", query=())
+    template = environment().get_template("job_error.html", globals=helpers(browser))
     error = {"code": "FAILED", "type": "KeyError", "message": "'store 17'"}
     assert "<strong>KeyError</strong>" in template.render(error=error)
     coded = {"code": "CLOSED", "type": "X", "message": "CLOSED: it is closed"}
-    assert '<strong>CLOSED</strong> <span class="message">it is closed<' in template.render(
-        error=coded
+    assert (
+        '<strong>CLOSED</strong> <span class="message" lang="en">it is closed<'
+        in template.render(error=coded)
     )
     assert "PermanentError" not in template.render(error=error | {"type": "PermanentError"})
