@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import TextClause, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared.database import CONFLICTS, connected, is_unreachable, set_limits, sqlstate_of
@@ -116,6 +116,8 @@ LOCK_JOINED = text("""
 
 # A merge may change what a job locks while it is being claimed: then it is looked at anew.
 LOOKS = 5
+# Who shares a read waits no longer for it: its connection may be half-open.
+SHARED_READ_SECONDS = 2.0
 
 FIND_CLAIMS = text(f"""
     SELECT j.id, j.kind, j.company, j.brand, j.queue, j.payload_version, j.attempt, j.max_attempts,
@@ -361,8 +363,10 @@ async def read_input(engine: AsyncEngine, held: HeldLease) -> Input:
     """
     reading, held.inputs = held.inputs, None
     if reading is not None:
-        with suppress(DBAPIError, OSError):  # then each asks for itself
-            if (shared := (await asyncio.shield(reading)).get(held.lease.job_id)) is not None:
+        with suppress(SQLAlchemyError, OSError):  # then each asks for itself
+            async with asyncio.timeout(SHARED_READ_SECONDS):
+                inputs = await asyncio.shield(reading)
+            if (shared := inputs.get(held.lease.job_id)) is not None:
                 return shared
     async with connected(engine, held.drivers) as conn:
         row = (await conn.execute(READ_INPUT, {"job_id": held.lease.job_id})).one()

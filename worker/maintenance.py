@@ -139,6 +139,9 @@ class Maintenance:
                 except (*TRANSPORT_ERRORS, DBAPIError) as error:
                     log.warning("maintenance.waits", loop="looks", error=told(error))
                     left = period
+                except Exception:  # noqa: BLE001 - a pool that is used up must end no worker
+                    log.exception("maintenance.failed", loop="looks")
+                    left = period
             await _stops(stop, max(0.0, left))
 
     def _note(self, row: Row[Any]) -> None:

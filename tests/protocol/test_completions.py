@@ -341,3 +341,23 @@ async def test_inputs_that_could_not_be_read_together_are_read_one_by_one(
     found = await asyncio.gather(*(read_input(autocommit(probes), each) for each in held))
     await gone.dispose()
     assert [checkpoint for _, checkpoint in found] == [None, None]
+
+
+async def test_a_half_open_connection_under_a_shared_read_holds_up_nobody_for_long(
+    probes: AsyncEngine, database: Database
+) -> None:
+    """Each asks for itself after a moment; a kind's timeout would bury them one and all."""
+    held = await claimed(probes, 3)
+    server = urlsplit(database.app_url)
+    async with open_proxy(server.hostname or "127.0.0.1", server.port or 5432) as proxy:
+        url = server._replace(netloc=server.netloc.replace(f":{server.port}", f":{proxy.port}"))
+        engine = open_engine(url.geturl(), pool_size=4)
+        async with engine.connect() as conn:
+            await conn.execute(text("SELECT 1"))
+        proxy.freeze()
+        share_inputs(autocommit(engine), held)
+        async with waiting_for_nobody(20):
+            found = await asyncio.gather(*(read_input(autocommit(engine), each) for each in held))
+        proxy.reset()
+        await engine.dispose()
+    assert [checkpoint for _, checkpoint in found] == [None] * 3
