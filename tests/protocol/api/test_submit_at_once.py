@@ -226,3 +226,48 @@ async def test_a_statement_that_was_given_up_leaves_no_cancel_behind(database: D
         assert after[0] != row[0]
     finally:
         await engine.dispose()
+
+
+@pytest.mark.usefixtures("client")
+async def test_nothing_of_a_submit_stays_in_its_session(
+    settings: ApiSettings, engine: AsyncEngine
+) -> None:
+    """Behind a pooler the next transaction on that session is somebody else's."""
+    said = """
+        SELECT current_setting('lock_timeout'), current_setting('jit'),
+               current_setting('idle_in_transaction_session_timeout'),
+               current_setting('enable_seqscan'), current_setting('search_path'),
+               coalesce(nullif(current_setting('chot.actor', true), ''), 'nobody')"""
+    one = open_engine(settings.database_url.get_secret_value(), pool_size=1)
+    try:
+        (before,) = await fetch_at_once(one, said)
+        submit = """
+            SELECT met FROM chot.submit(
+                '7ms', '8ms', '{"principal": "x"}', 'api.note', 'ACME', 'RED', $1::text::jsonb, NULL, NULL, NULL,
+                'x', NULL, NULL, '"kind":"api.note"', 'k', 5, sha256(''), 1, 1)"""
+        for number in (1, 1):
+            await fetch_at_once(one, submit, f'{{"number": {number}}}')
+        (after,) = await fetch_at_once(one, said)
+    finally:
+        await one.dispose()
+    assert tuple(before) == tuple(after)
+    assert after["coalesce"] == "nobody"
+    assert await scalar(engine, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+
+
+async def test_a_statement_outlives_what_a_migration_changes_beneath_it(
+    database: Database, owner_engine: AsyncEngine
+) -> None:
+    """Its plan is made anew: nobody hears of it, and no connection is lost."""
+    await execute(owner_engine, "CREATE TABLE chot.changing (a integer)")
+    await execute(owner_engine, "GRANT SELECT ON chot.changing TO chot_app")
+    await execute(owner_engine, "INSERT INTO chot.changing VALUES (1)")
+    one = open_engine(database.app_url, pool_size=1)
+    try:
+        for column in ("b", "c"):
+            assert (await fetch_at_once(one, "SELECT * FROM chot.changing"))[0]["a"] == 1
+            await execute(owner_engine, f"ALTER TABLE chot.changing ADD COLUMN {column} text")
+        (row,) = await fetch_at_once(one, "SELECT * FROM chot.changing")
+        assert list(row.keys()) == ["a", "b", "c"]
+    finally:
+        await one.dispose()
