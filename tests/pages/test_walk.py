@@ -233,6 +233,8 @@ async def test_it_reads_without_a_script(window: Window) -> None:
     page = await window.open("/ui/", script=False)
     for part in ("#verdict", "#tiles", "#charts", "#queues", "#workers"):
         await expect(page.locator(part)).not_to_be_empty()
+    # Nobody has lost a connection that nobody tries to make.
+    await expect(page.locator("#live")).to_have_text("as it was when the page was opened")
     await page.locator("#queue-default summary").click()
     await expect(page.locator("#queue-default")).to_contain_text("Nothing of queue default")
 

@@ -23,6 +23,7 @@ WORDS = {
     "base.all": ("all companies", "mọi công ty"),
     "base.times": ("Times are those of Viet Nam (UTC+7).", "Giờ Việt Nam (UTC+7)."),
     "live.on": ("live", "trực tiếp"),
+    "live.begun": ("as it was when the page was opened", "số liệu lúc mở trang"),
     "live.off": ("connection lost, trying again", "mất kết nối, đang thử lại"),
     "live.stale": ("last seen {seconds} ago", "cập nhật {seconds} trước"),
     "live.blind": (
