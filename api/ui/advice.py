@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from api.ui.findings import queue_place
+from api.ui.findings import kind_place, queue_place
 from shared.jobs.reasons import Reason
 
 View = Mapping[str, Any]
@@ -116,8 +116,12 @@ def _dead(why: View, job: View) -> tuple[Place, ...]:
 
 
 def _kind(why: View, _job: View) -> tuple[Place, ...]:
-    href = jobs(kind=why["kind"], state="pending")
-    return (Place(key="why.to.kind", href=href, name=why["kind"]),)
+    """The page with the button that resumes it, and those that wait for that."""
+    kind = why["kind"]
+    return (
+        Place(key="why.to.paused_kind", href=kind_place(kind), name=kind),
+        Place(key="why.to.kind", href=jobs(kind=kind, state="pending"), name=kind),
+    )
 
 
 def _migration(_why: View, job: View) -> tuple[Place, ...]:

@@ -65,6 +65,11 @@ def queue_place(name: str) -> str:
     return f"/ui/queues?{urlencode({'name': name})}"
 
 
+def kind_place(name: str) -> str:
+    """Where a kind is shown, and paused or resumed."""
+    return f"/ui/kinds?{urlencode({'name': name})}"
+
+
 def _of_queues(seen: "Overview") -> Iterator[Finding]:
     if seen.totals["dead"]:
         yield _finding("bad", "some_dead", "/ui/dead-letters", n=seen.totals["dead"])
@@ -109,7 +114,7 @@ def _of_stops(seen: "Overview") -> Iterator[Finding]:
     """What somebody has stopped on purpose, and may have forgotten."""
     for kind in seen.kinds:
         if kind["paused"]:
-            place = f"/ui/kinds?{urlencode({'name': kind['name']})}"
+            place = kind_place(kind["name"])
             yield _finding("warn", "kind_paused", place, kind=kind["name"])
     for freeze in seen.freezes:
         books = " · ".join(filter(None, (freeze["company"], freeze["brand"])))

@@ -34,7 +34,7 @@ CAUSES = {
     Reason.NO_WORKER: Cause("No live worker serves queue default", "Workers, and", "Workers"),
     Reason.KIND_UNKNOWN: Cause("knows kind probe.write", "Workers, and", "Workers"),
     Reason.QUEUE_PAUSED: Cause("Queue default is paused", "Queue default", "default"),
-    Reason.KIND_PAUSED: Cause("Kind probe.write is paused", "Jobs of kind", "probe.write"),
+    Reason.KIND_PAUSED: Cause("Kind probe.write is paused", "to resume it", "Resume"),
     Reason.LOCK_HELD: Cause("holds books for itself", "The job in the way", "running"),
     Reason.LIMIT_REACHED: Cause("is reached (2 run, 2 may)", "Those that run", "running"),
     Reason.BACKOFF: Cause("is tried again in", "Attempt 1", "period is open"),

@@ -100,7 +100,7 @@ WORDS = {
     ),
     "why.do.window-full": (
         "Wait in line: brands take turns. More workers make the line faster.",
-        "Chờ đến lượt: các nhãn thay phiên nhau. Thêm worker thì hàng đi nhanh hơn.",
+        "Chờ đến lượt: các thương hiệu thay phiên nhau. Thêm worker thì hàng đi nhanh hơn.",
     ),
     "why.do.publishing-failed": (
         "Look whether SQS can be reached; it is tried again by itself.",
@@ -150,5 +150,6 @@ WORDS = {
     "why.to.twin": ("The job that does the same work", "Công việc đang làm cùng việc"),
     "why.to.payload": ("Its payload", "Dữ liệu gửi vào"),
     "why.to.kind": ("Jobs of kind {name} that wait", "Công việc loại {name} đang chờ"),
+    "why.to.paused_kind": ("Kind {name}, to resume it", "Loại {name}, để cho chạy lại"),
     "why.to.audit": ("What people did with it", "Ai đã làm gì"),
 }
