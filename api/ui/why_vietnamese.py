@@ -92,7 +92,7 @@ def _kind_paused(r: Row) -> str:
 
 def _frozen(r: Row) -> str:
     company, brand = r["frozen_company"], r["frozen_brand"]
-    books = f"công ty {company}" if brand is None else f"nhãn {brand} của công ty {company}"
+    books = f"công ty {company}" if brand is None else f"thương hiệu {brand} của công ty {company}"
     why = "" if r["frozen_for"] is None else f" ({error_words({'message': r['frozen_for']})})"
     return (
         f"Sổ của {books} bị khóa từ {local(r['frozen_at'])}{why}, nên công việc ghi vào sổ đó "
@@ -230,7 +230,7 @@ def _limit(r: Row) -> str:
     if r["limit_company"] is not None:
         brand = r["limit_brand"]
         whose = f"công ty {r['limit_company']}"
-        what.append(whose if brand is None else f"nhãn {brand} của {whose}")
+        what.append(whose if brand is None else f"thương hiệu {brand} của {whose}")
     return (
         f"Giới hạn của {', '.join(what)} đã đầy ({_run(r['limit_taken'], r['limit_most'])}); "
         "công việc bắt đầu khi đến lượt, sau khi một trong số đó kết thúc."
@@ -253,8 +253,8 @@ def _window_full(r: Row) -> str:
     used = "" if r["window_used"] is None else f"{r['window_used']}/"
     return (
         f"Cửa sổ của hàng đợi {r['queue']} đã đầy ({used}{r['window_size']} tin đang ở ngoài cho "
-        f"{r['slots']} chỗ chạy); công việc xếp hàng sau {_up_to(r['ahead'])} tin cùng loại, nhãn "
-        f"và mức ưu tiên{higher}. Thêm worker, hoặc tăng mức ưu tiên, thì sớm hơn."
+        f"{r['slots']} chỗ chạy); công việc xếp hàng sau {_up_to(r['ahead'])} tin cùng loại, "
+        f"thương hiệu và mức ưu tiên{higher}. Thêm worker, hoặc tăng mức ưu tiên, thì sớm hơn."
     )
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from string import Formatter
+from typing import get_args
 
 import httpx
 import pytest
@@ -18,9 +19,21 @@ from api.ui.words import all_words, translate
 from shared.access import Role
 from shared.alerts import load_rules
 from shared.audit import Action
+from shared.ledger.rules import DocumentType
 from tests.pages.browsing import log_in
 from tests.protocol.api.keys import make_key
 
+# Of books.role_defaults those that shared/costs/legs.py and its sisters write.
+COST_ROLES = (
+    "stock",
+    "cost_of_sales",
+    "variance",
+    "rounding",
+    "true_up",
+    "usage",
+    "gain",
+    "production",
+)
 UI = Path(__file__).parents[2] / "api/ui"
 USED = re.compile(r"""\bt\(\s*["']([a-z_]+(?:\.[a-z0-9_-]+)+)["']\s*[,)]""")
 
@@ -54,6 +67,16 @@ def test_every_key_that_is_used_is_there() -> None:
             if page in pages and re.fullmatch(r"[a-z_]+", rest) and not rest.endswith("_"):
                 file = rest in {"html", "css", "js"}
                 assert file or node.value in known | others, (path.name, node.value)
+
+
+def test_every_type_of_a_document_and_role_of_a_cost_has_words() -> None:
+    """A posting's page names them by these keys; a type without words would be an error of ours."""
+    known = all_words().keys()
+    assert {f"runs.type.{each}" for each in get_args(DocumentType)} <= known
+    assert {f"runs.role.{role}" for role in COST_ROLES} <= known
+    # What a ledger opens with are balances; goods alone are "tồn".
+    assert translate("vi", "runs.balance.opening") == "Số dư đầu kỳ"
+    assert translate("vi", "runs.balance.closing") == "Số dư cuối kỳ"
 
 
 def test_every_rule_of_an_alert_has_words() -> None:

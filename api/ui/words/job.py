@@ -181,7 +181,7 @@ WORDS = {
     "job.outcome.released": ("handed back", "trả lại"),
     "job.outcome.cancelled": ("cancelled", "đã hủy"),
     "job.began": ("Began", "Bắt đầu"),
-    "job.took": ("Took", "Mất"),
+    "job.took": ("Took", "Thời lượng"),
     "job.worker": ("Worker", "Worker"),
     "job.error": ("Error", "Lỗi"),
     "job.details": ("Details", "Chi tiết"),

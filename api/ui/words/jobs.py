@@ -9,7 +9,7 @@ WORDS = {
     "jobs.kind": ("Kind", "Loại"),
     "jobs.company": ("Company", "Công ty"),
     "jobs.brand": ("Brand", "Nhãn hàng"),
-    "jobs.whose": ("Company / brand", "Công ty / nhãn"),
+    "jobs.whose": ("Company / brand", "Công ty / thương hiệu"),
     "jobs.submitter": ("Submitted by", "Người gửi"),
     "jobs.submitted": ("Submitted", "Lúc gửi"),
     "jobs.from": ("From", "Từ lúc"),
@@ -18,7 +18,7 @@ WORDS = {
     "jobs.attempt": ("attempts: {n} of {most}", "số lần chạy: {n}/{most}"),
     "jobs.more": (
         "By kind, company, brand, submitter, time",
-        "Theo loại, công ty, nhãn, người gửi, thời gian",
+        "Theo loại, công ty, thương hiệu, người gửi, thời gian",
     ),
     "jobs.show": ("Show", "Xem"),
     "jobs.all": ("All jobs", "Tất cả"),

@@ -38,7 +38,7 @@ WORDS = {
     "result.outcomes": ("Documents by outcome", "Chứng từ theo kết cục"),
     "result.failures": ("Documents that failed", "Chứng từ lỗi"),
     "result.failures_total": ("Documents that failed, in all", "Tổng số chứng từ lỗi"),
-    "result.standing": ("standing", "đang đứng"),
+    "result.standing": ("standing", "còn hiệu lực"),
     "result.posted": ("newly posted", "mới ghi"),
     "result.reversed": ("taken back", "đã bỏ ghi"),
     "result.unchanged": ("unchanged", "không đổi"),
