@@ -1,4 +1,4 @@
-"""From submit to start: five statements where nothing waits, whatever an operator may decide."""
+"""From submit to start: four statements where nothing waits, whatever an operator may decide."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,8 +32,8 @@ def statements(engine: AsyncEngine) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("decided", [False, True])
-async def test_a_start_costs_five_statements(probes: AsyncEngine, *, decided: bool) -> None:
-    """Submit; take, whose deployment, mark as sent; claim. Others' limits and stops add none."""
+async def test_a_start_costs_four_statements(probes: AsyncEngine, *, decided: bool) -> None:
+    """Submit; take; mark as sent; claim. Others' limits and stops add none."""
     await offer_slots(probes, 4)
     if decided:
         async with probes.begin() as conn:
@@ -48,7 +48,7 @@ async def test_a_start_costs_five_statements(probes: AsyncEngine, *, decided: bo
         job_id = await make_job(probes)
         assert len(sent) == 1, "submit"
         assert await relay(probes, channel).flush()
-        assert len(sent) == 1 + 3, "publish"
+        assert len(sent) == 1 + 2, "publish"
         assert len(await claim_jobs(autocommit(probes), claimant(), [job_id])) == 1
-        assert len(sent) == 1 + 3 + 1, "claim"
+        assert len(sent) == 1 + 2 + 1, "claim"
     assert channel.jobs == [job_id]
