@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import httpx
-import psutil
 import pytest
 
 from api.connections import LOOK_SECONDS
@@ -26,6 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.alone]
 
 SLOW = 100
 HEARTBEAT = 1.0
+LISTENING = "0A"  # as the kernel lists it
 # What such a reader's socket takes in before somebody reads it.
 SMALL_BUFFER = 2048
 # Of each: the page as text and as bytes, and what its socket has not sent.
@@ -85,14 +85,18 @@ async def read_slowly(sock: socket.socket) -> None:
 
 def held(stack: Stack) -> int:
     """How many connections of clients the api holds, by what the kernel says."""
-    port = urlsplit(stack.url).port
-    api = psutil.Process(stack.fleet.children[0].pid)
-    return sum(each.laddr.port == port and bool(each.raddr) for each in api.net_connections())
+    port, found = urlsplit(stack.url).port, 0
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, *more = line.split()
+        ours = int(local.rpartition(":")[2], 16) == port and state != LISTENING
+        found += ours and more[5] != "0"  # the socket: what the process has closed has none
+    return found
 
 
 def memory(stack: Stack) -> int:
     """Bytes of the api that are its own."""
-    return int(psutil.Process(stack.fleet.children[0].pid).memory_info().rss)
+    status = Path(f"/proc/{stack.fleet.children[0].pid}/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
 
 
 async def looks(stack: Stack, *, seconds: float) -> list[float]:
