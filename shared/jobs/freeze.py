@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import EVERYTHING, Scope
 from shared.audit import Action, noted
+from shared.database import find_by_index
 from shared.jobs.staging import staged_due
 
 
@@ -88,6 +89,7 @@ async def thaw_books(conn: AsyncConnection, books: Books) -> int | None:
 
     Only the freeze of these very books goes: that of a brand stays when its company is thawed.
     """
+    await find_by_index(conn)
     row = (await conn.execute(THAW_BOOKS, books.binds())).one_or_none()
     return None if row is None else int(row.staged)
 

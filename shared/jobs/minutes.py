@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.access import EVERYTHING, IN_SCOPE, Scope
+from shared.database import find_by_index
 
 LEVELS = ("pending", "running", "dead")
 ENDS = ("succeeded", "cancelled")
@@ -84,6 +85,7 @@ class History:
 
 async def sample_minute(conn: AsyncConnection) -> bool:
     """Count this minute unless it has been counted; whether it was by this call."""
+    await find_by_index(conn)
     return bool(await conn.scalar(SAMPLE_MINUTE))
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.audit import Action, noted
+from shared.database import find_by_index
 from shared.jobs.staging import staged_due
 
 # A pause of what is paused is no act, and leaves no row.
@@ -53,6 +54,7 @@ async def resume_queue(conn: AsyncConnection, queue: str) -> int | None:
 
     Model: action resume_queue.
     """
+    await find_by_index(conn)
     row = (await conn.execute(RESUME_QUEUE, {"queue": queue})).one_or_none()
     return None if row is None else int(row.staged)
 
@@ -87,5 +89,6 @@ RESUME_KIND = text(f"""
 
 async def resume_kind(conn: AsyncConnection, kind: str) -> int | None:
     """Make the kind's jobs claimable again, as resume_queue() does; None means no such kind."""
+    await find_by_index(conn)
     row = (await conn.execute(RESUME_KIND, {"kind": kind})).one_or_none()
     return None if row is None else int(row.staged)

@@ -389,3 +389,15 @@ async def test_no_message_is_lost_in_races_of_stops_and_resumes(probes: AsyncEng
         await eventually(ended, seconds=30)
     assert await scalar(probes, "SELECT count(*) FROM chot.jobs") == len(jobs)
     assert await scalar(probes, "SELECT count(*) FROM chot.jobs WHERE attempt <> 1") == 0
+
+
+@pytest.mark.parametrize("how", STOPS)
+async def test_what_waits_is_staged_by_its_index_however_much_it_is(
+    probes: AsyncEngine, how: str
+) -> None:
+    """With half a million of five waiting a planner would read all that is over, too."""
+    async with probes.begin() as conn:
+        await STOPS[how].on(conn)
+        await STOPS[how].off(conn)
+        assert await conn.scalar(text("SHOW enable_seqscan")) == "off"
+    assert await scalar(probes, "SHOW enable_seqscan") == "on", "for that transaction alone"
