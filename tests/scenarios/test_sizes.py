@@ -108,6 +108,7 @@ async def _fill(database: Database) -> None:
     await load(database, finished=FINISHED, pending=PENDING, keys=KEYS)
     engine = open_engine(database.owner_url, pool_size=0)
     await prepare_probes(engine, engine)
+    await execute(engine, "INSERT INTO books.companies (code, name) VALUES ('RARE', 'Rare')")
     # Nothing is to be sent meanwhile but where a test wants it.
     await execute(engine, "UPDATE chot.queues SET paused = true")
     await engine.dispose()
