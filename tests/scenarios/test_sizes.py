@@ -109,6 +109,7 @@ async def _fill(database: Database) -> None:
     engine = open_engine(database.owner_url, pool_size=0)
     await prepare_probes(engine, engine)
     await execute(engine, "INSERT INTO books.companies (code, name) VALUES ('RARE', 'Rare')")
+    await execute(engine, "INSERT INTO books.brands VALUES ('RARE', 'RED', 'Red')")
     # Nothing is to be sent meanwhile but where a test wants it.
     await execute(engine, "UPDATE chot.queues SET paused = true")
     await engine.dispose()
