@@ -206,6 +206,10 @@ class Worker:
             )
             for queue, presence in self._presence.queues.items()
         ]
+        await self._run()
+
+    async def _run(self) -> None:
+        """Receive until drained, then finish what is under way, in the order of a farewell."""
         log.info(
             "worker.started",
             worker_id=self._worker_id,
