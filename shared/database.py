@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 from sqlalchemy import event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -44,9 +44,10 @@ def open_engine(
 ) -> AsyncEngine:
     """Open a pool that works directly and behind PgBouncer in transaction mode.
 
-    READ COMMITTED always. A dead connection is noticed at the first statement it fails, and the
-    pool drops it together with its elders. `pool_size=0` opens one connection per use. All times
-    are seconds; `command_timeout` bounds every single statement on the client's side.
+    READ COMMITTED always. A connection that was closed while it lay in the pool is opened anew; one
+    that is dead unnoticed fails its first statement, and the pool drops it together with its
+    elders. `pool_size=0` opens one connection per use. All times are seconds; `command_timeout`
+    bounds every single statement on the client's side.
     """
     options: dict[str, Any] = {
         "isolation_level": "READ COMMITTED",
@@ -64,7 +65,15 @@ def open_engine(
         options |= {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout}
         # Who came back last is used next: its statements are prepared, and their plans made.
         options["pool_use_lifo"] = True
-    return create_async_engine(driver_url(url), **options)
+    engine = create_async_engine(driver_url(url), **options)
+    event.listen(engine.sync_engine, "checkout", _open_anew_if_closed)
+    return engine
+
+
+def _open_anew_if_closed(adapted: Any, _record: Any, _fairy: Any) -> None:
+    """Nobody gets a connection whose end the driver has already seen; that costs no question."""
+    if adapted.driver_connection.is_closed():
+        raise DisconnectionError("closed while it lay in the pool")
 
 
 @asynccontextmanager

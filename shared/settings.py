@@ -34,6 +34,14 @@ class LeaseTiming:
     idle_in_transaction: float
     lock_timeout: float
 
+    @property
+    def statement(self) -> float:
+        """After so long a statement of the protocol's own, which takes no time, is given up.
+
+        It hangs on a half-open connection; on a server that is away the lease ends before.
+        """
+        return self.lease - self.margin
+
     def refuse_unsafe(self) -> None:
         """Raise ConfigRefused for a combination that could lose a lease or never free a lock."""
         border = min(self.lease, self.visibility)

@@ -21,6 +21,7 @@ from shared.groups.group import (
     member_outcome,
     read_group,
 )
+from shared.outages import answered_within
 from shared.settings import LeaseTiming
 from shared.types import ClaimedJob, Lease
 from worker.fence import FencedTransaction, fenced_transaction
@@ -178,7 +179,8 @@ class JobContext:
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A connection that can only read (role read, a READ ONLY transaction)."""
         async with connected(self._engines.read, self._held.drivers, strangers=True) as conn:
-            await conn.execute(text("SET TRANSACTION READ ONLY"))
+            async with answered_within(self._timing.statement):
+                await conn.execute(text("SET TRANSACTION READ ONLY"))
             yield conn
 
     async def offload(self, function: Callable[..., T], *args: Any) -> T:

@@ -44,9 +44,8 @@ def open_engines(
 
     # What a handler runs may take as long as its lease is renewed. The protocol's own short
     # statements must not hang on a half-open connection: they are given up within a lease.
-    bound = timing.lease - timing.margin
     for_jobs = budget.slots + MAINTENANCE_CONNECTIONS
-    auto = opened(url, size - for_jobs, "protocol", "chot worker", bound)
+    auto = opened(url, size - for_jobs, "protocol", "chot worker", timing.statement)
     app = opened(url, for_jobs, "jobs", "chot worker job")
     patience = max(1.0, timing.heartbeat)
     reader = url if read_url is None else read_url.get_secret_value()

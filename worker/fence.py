@@ -30,6 +30,7 @@ from shared.exact_json import dump_exact
 from shared.groups.progress import tell_join
 from shared.jobs.guards import Guards, lock_guards
 from shared.logs import log
+from shared.outages import answered_within
 from shared.settings import LeaseTiming
 from shared.telling import told
 from worker.lease import HeldLease, Progress, Session, hold_fence, progress_of, settle_doubt
@@ -97,9 +98,10 @@ async def fenced_transaction(
         async with connected(engine, held.drivers, strangers=True) as conn:
             # On the connection: what is set on an engine yields to what that engine was made with.
             await conn.execution_options(isolation_level="READ COMMITTED")
-            pid = await set_limits(
-                conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
-            )
+            async with answered_within(timing.statement):
+                pid = await set_limits(
+                    conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
+                )
             driver = await driver_connection(conn)
             held.session = Session(driver=driver, pid=pid, began=monotonic())
             tx = FencedTransaction(connection=conn, _completes=completes)

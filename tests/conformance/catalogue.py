@@ -100,7 +100,12 @@ CASES = (
         "the first one rolls back: deadlock, lost connection, kill",
         "the second, after its 409, executes as the first",
     ),
-    _case("C22", "SIGKILL of the api before COMMIT", "nothing is left; the retry is a new 202"),
+    _case(
+        "C22",
+        "SIGKILL of the api while it submits",
+        "before the server has the statement: nothing is left, the retry is a new 202; after: the"
+        " server ends it as a whole, the retry replays",
+    ),
     _case(
         "C23",
         "SIGKILL after COMMIT, before the answer",

@@ -148,7 +148,7 @@ async def test_a_posting_shows_outcomes_balance_and_control(window: Window, mont
 async def test_cost_documents_name_their_runs_and_amounts(window: Window, month: Month) -> None:
     page = await window.open(f"/ui/runs/{month.postings['costs']}")
     await expect(page.get_by_role("heading", name="Cost documents")).to_be_visible()
-    await expect(page.locator("main")).to_contain_text("cost_of_sales")
+    await expect(page.locator("main")).to_contain_text("cost of sales")
     await expect(page.locator("main")).to_contain_text("1 items could not be costed")
 
 
