@@ -2,12 +2,13 @@
 
 CHOT_TEST_YEAR_JOBS_A_DAY jobs a day (2,000 unless it is set) for 365 days, and 100,000 a day for
 some weeks with short times to keep. What is kept is jobs a day times days, so that the bound is
-told in bytes a job, and both must keep to the same.
+told in bytes a job, and both must keep to the same. CHOT_TEST_YEAR_AGES sets the year's two ages.
 """
 
 import asyncio
 import os
 from asyncio import Event
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -28,6 +29,7 @@ from worker.retention import BATCH, BATCHES, Retention
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.scenario("F37")]
 
 MONTH = 31
+AT_ONCE = 2  # connections on which the jobs of a day live
 # Bytes a job: with payload, output, attempt, indexes and the air that updates leave; in the archive.
 WORK_BYTES, ARCHIVE_BYTES, AUDIT_BYTES = 2_500, 2_500, 450
 LEAST_BYTES = 1_500  # of a job in the archive
@@ -62,8 +64,12 @@ class Year:
         return self.days * self.jobs // 1000
 
 
+AFTER, KEEP = (int(days) for days in os.environ.get("CHOT_TEST_YEAR_AGES", "30,90").split(","))
 THE_YEAR = Year(
-    days=365, jobs=int(os.environ.get("CHOT_TEST_YEAR_JOBS_A_DAY", "2000")), after=30, keep=90
+    days=365,
+    jobs=int(os.environ.get("CHOT_TEST_YEAR_JOBS_A_DAY", "2000")),
+    after=AFTER,
+    keep=KEEP,
 )
 # Its first month, or the one after it, is half a month at least, and is dropped.
 FULL_RATE = Year(days=46, jobs=100_000, after=3, keep=5)
@@ -80,16 +86,18 @@ async def test_days_of_jobs_are_bounded(
     Disk without the audit is flat once months are dropped, but for what the dead keep, and within
     the bound of bytes a job. The audit keeps a year at least: it grows, by so many bytes a submit.
     """
-    connection = await asyncpg.connect(database.superuser_url)
-    await begin(connection)
+    connections = [await asyncpg.connect(database.superuser_url) for _ in range(AT_ONCE)]
+    for connection in connections:
+        await begin(connection)
     auto = autocommit(probes)
     for day in range(year.days):
         began = monotonic()
-        await a_day(connection, auto, year, day)
+        await a_day(connections, auto, year, day)
         year.took.append(monotonic() - began)
-        year.sizes.append(await size_of(connection))
+        year.sizes.append(await size_of(connections[0]))
         print(day, round(year.took[-1], 1), year.sizes[-1], flush=True)  # noqa: T201 - it is long
-    await connection.close()
+    for connection in connections:
+        await connection.close()
     for name, value in numbers(year).items():
         record_property(name, value)
         print(name, value)  # noqa: T201 - the run's report
@@ -100,13 +108,15 @@ async def test_days_of_jobs_are_bounded(
     await judge_jobs(probes, year)
 
 
-async def a_day(connection: asyncpg.Connection, auto: AsyncEngine, year: Year, day: int) -> None:
+async def a_day(
+    connections: Sequence[asyncpg.Connection], auto: AsyncEngine, year: Year, day: int
+) -> None:
     """One day; retention makes as many steps as move a fifth more than a day's jobs.
 
     It has 1,440 of them on a real day.
     """
     ago = year.days - day
-    await connection.execute(
+    await connections[0].execute(
         "SELECT chot.open_months('audit', NULL, clock_timestamp() - $1 * interval '1 day')", ago
     )
     retention = Retention(
@@ -117,12 +127,19 @@ async def a_day(connection: asyncpg.Connection, auto: AsyncEngine, year: Year, d
         for _ in range(2 + round(1.2 * year.jobs / (BATCH * BATCHES))):
             await retention.step(auto)
 
-    living = live_a_day(connection, first=day * year.jobs, jobs=year.jobs, ago=ago)
-    ids, _ = await asyncio.gather(living, retain())
+    living = [
+        live_a_day(
+            connection, first=day * year.jobs, jobs=year.jobs, ago=ago, part=part, parts=AT_ONCE
+        )
+        for part, connection in enumerate(connections)
+    ]
+    retaining = asyncio.create_task(retain())
+    ids, *_ = await asyncio.gather(*living)
+    await retaining
     year.samples.append((ids[0], ids[7]))  # one that succeeds, one that dies
     async with auto.connect() as conn:
         await delete_expired_keys(conn, Event())
-    await vacuum(connection, day)
+    await vacuum(connections[0], day)
 
 
 def numbers(year: Year) -> dict[str, Any]:

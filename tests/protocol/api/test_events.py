@@ -476,7 +476,7 @@ async def test_streams_outlive_an_outage_of_the_database(
             queue_prefix,
             database_url=wire.url,
             live_seconds=0.1,
-            live_heartbeat_seconds=0.1,
+            live_heartbeat_seconds=0.5,  # twice as long a busy machine may take to send one
         )
         async with served(settings) as live:
             job_id = await made(live.client)
