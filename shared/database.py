@@ -3,16 +3,18 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from typing import Any
 
 import asyncpg
-from sqlalchemy import event, text
+from sqlalchemy import TextClause, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from shared.exact_json import load_exact
+from shared.session_locks import MAY_HOLD_LOCKS, RestingConnections
 
 # What asyncpg, SQLAlchemy's pool and the socket raise when the server cannot be had right now.
 # 26000: the session's prepared statements are gone, and with them the use of the connection.
@@ -66,14 +68,8 @@ def open_engine(
         # Who came back last is used next: its statements are prepared, and their plans made.
         options["pool_use_lifo"] = True
     engine = create_async_engine(driver_url(url), **options)
-    event.listen(engine.sync_engine, "checkout", _open_anew_if_closed)
+    RestingConnections().watch(engine.sync_engine)
     return engine
-
-
-def _open_anew_if_closed(adapted: Any, _record: Any, _fairy: Any) -> None:
-    """Nobody gets a connection whose end the driver has already seen; that costs no question."""
-    if adapted.driver_connection.is_closed():
-        raise DisconnectionError("closed while it lay in the pool")
 
 
 @asynccontextmanager
@@ -148,16 +144,20 @@ async def connected(
 
     Rolled back on an error, cut off on a cancel: asyncpg's cancel request runs beside the
     connection, could hit its next statement, and waits for a server that may not answer. After
-    `strangers` have had it, their session settings, cursors and advisory locks are undone, so
-    that the next job on this connection does not inherit them.
+    `strangers` have had it, their session settings, cursors, channels and advisory locks are
+    undone, so that the next job on this connection does not inherit them: at once, or, where the
+    rest was undone by what has committed (undo_session()), the locks by whoever comes next or
+    within a moment.
     """
     conn = await (StrangersConnection(engine) if strangers else engine.connect())
     if strangers:
         event.listen(conn.sync_connection, "before_cursor_execute", _refuse_ending)
     driver = (await conn.get_raw_connection()).driver_connection
     drivers.add(driver)
+    committed = False
     try:
         yield conn
+        committed = True
     except Exception:
         with suppress(DBAPIError, OSError):
             await AsyncConnection.rollback(conn)
@@ -171,24 +171,19 @@ async def connected(
     finally:
         drivers.discard(driver)
         if strangers and driver is not None and not driver.is_closed():
-            await _restore(conn, driver)
+            await _take_back(conn, driver, committed=committed)
         with suppress(DBAPIError, OSError):
             await AsyncConnection.close(conn)
 
 
-# One statement and one commit, for every job that writes.
-RESTORE = """DO $$ BEGIN
-    PERFORM pg_advisory_unlock_all();
-    EXECUTE 'CLOSE ALL';
-    EXECUTE 'UNLISTEN *';
-    EXECUTE 'RESET ALL';
-END $$"""
-
-
-async def _restore(conn: AsyncConnection, driver: asyncpg.Connection) -> None:
-    """RESET ALL and the like; a connection that cannot be restored is thrown away."""
+async def _take_back(conn: AsyncConnection, driver: asyncpg.Connection, *, committed: bool) -> None:
+    """Undo the session; a connection that cannot be restored is thrown away."""
     try:
-        await AsyncConnection.rollback(conn)  # nothing, after a commit
+        if committed and MAY_HOLD_LOCKS in (await conn.get_raw_connection()).info:
+            driver._listeners.clear()  # noqa: SLF001 - as reset() does it: nobody hears of them
+            driver._log_listeners.clear()  # noqa: SLF001
+            return
+        await AsyncConnection.rollback(conn)
         driver._reset_query = RESTORE  # noqa: SLF001 - its own is four statements
         await driver.reset(timeout=RESTORE_SECONDS)
     except DATABASE_ERRORS:
@@ -197,8 +192,43 @@ async def _restore(conn: AsyncConnection, driver: asyncpg.Connection) -> None:
             await conn.invalidate()
 
 
+RESTORE = """DO $$ BEGIN
+    PERFORM pg_advisory_unlock_all();
+    EXECUTE 'CLOSE ALL';
+    EXECUTE 'UNLISTEN *';
+    EXECUTE 'RESET ALL';
+END $$"""
+# The same without the locks, and then this transaction's limits again, which are settings, too.
+UNDO_SESSION = """DO $$ BEGIN
+    SET CONSTRAINTS ALL IMMEDIATE;
+    EXECUTE 'CLOSE ALL';
+    EXECUTE 'UNLISTEN *';
+    EXECUTE 'RESET ALL';
+    PERFORM set_config('lock_timeout', '{lock}', true),
+            set_config('idle_in_transaction_session_timeout', '{idle}', true),
+            set_config('jit', 'off', true);
+END $$"""
+
+
+async def undo_session(conn: AsyncConnection, *, lock_timeout: float, idle_timeout: float) -> None:
+    """After a stranger's last word: its deferred constraints run, then its session is undone.
+
+    What is written after it, and the COMMIT, goes by no setting of the stranger's, but by these
+    limits (seconds) again. Once it has committed, nothing but advisory locks can be left.
+    """
+    await conn.execute(_undo_session(said_limit(lock_timeout), said_limit(idle_timeout)))
+    (await conn.get_raw_connection()).info[MAY_HOLD_LOCKS] = True
+
+
+@cache
+def _undo_session(lock: str, idle: str) -> TextClause:
+    return text(UNDO_SESSION.format(lock=lock, idle=idle))
+
+
+# Locks: of whoever had the connection before (shared/session_locks.py).
 SET_LIMITS = text("""
-    SELECT pg_backend_pid(), set_config('lock_timeout', CAST(:lock AS text), true),
+    SELECT pg_backend_pid(), pg_advisory_unlock_all(),
+           set_config('lock_timeout', CAST(:lock AS text), true),
            set_config('idle_in_transaction_session_timeout', CAST(:idle AS text), true),
            set_config('chot.actor', CAST(:actor AS text), true),
            set_config('jit', 'off', true)""")
@@ -209,6 +239,7 @@ async def set_limits(
 ) -> int:
     """Bound lock waits and idle time of the transaction that `conn` is in (seconds, 0 = none).
 
+    Before that the session holds no advisory lock: one that a stranger left is let go.
     Answers the pid of the server's process that serves this transaction, also behind a pooler.
 
     Model: action idle_timeout.

@@ -19,6 +19,7 @@ from sqlalchemy.exc import DisconnectionError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.database import DATABASE_ERRORS, sqlstate_of
+from shared.session_locks import ANSWERED_AT
 
 # A server that became read-only, and a session whose prepared statements somebody dropped: the
 # connection is of no more use.
@@ -59,7 +60,7 @@ def check_before_use(engine: AsyncEngine, *, seconds: float) -> AsyncEngine:
     """
 
     def check(adapted: Any, record: Any, _proxy: Any) -> None:
-        if monotonic() - record.info.get("returned_at", 0.0) < FRESH_SECONDS:
+        if monotonic() - record.info.get(ANSWERED_AT, 0.0) < FRESH_SECONDS:
             return
         try:
             adapted.run_async(lambda driver: asyncio.wait_for(driver.execute("SELECT 1"), seconds))
@@ -68,7 +69,7 @@ def check_before_use(engine: AsyncEngine, *, seconds: float) -> AsyncEngine:
             raise DisconnectionError(f"gone while it was idle: {error}") from error
 
     def note(_adapted: Any, record: Any) -> None:
-        record.info["returned_at"] = monotonic()
+        record.info[ANSWERED_AT] = monotonic()
 
     event.listen(engine.sync_engine, "checkout", check)
     event.listen(engine.sync_engine, "checkin", note)

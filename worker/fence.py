@@ -12,7 +12,6 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -24,6 +23,7 @@ from shared.database import (
     set_limits,
     sqlstate_of,
     transaction,
+    undo_session,
 )
 from shared.errors import Conflict, LeaseLost, PermanentError
 from shared.exact_json import dump_exact
@@ -108,7 +108,7 @@ async def fenced_transaction(
             yield tx
             held.require()
             held.committing = True
-            await _fence(conn, held, tx)
+            await _fence(conn, held, timing, tx)
             held.waits = tx._waits is not None  # noqa: SLF001 - its other half
             await _commit(conn, engine, held, timing, completes=completes or held.waits)
             if tx._spawns and held.on_spawned is not None:  # noqa: SLF001
@@ -126,13 +126,17 @@ async def fenced_transaction(
         held.session = None
 
 
-async def _fence(conn: AsyncConnection, held: HeldLease, tx: FencedTransaction) -> None:
-    """Run deferred constraints, write what the job has spawned, then the fence.
+async def _fence(
+    conn: AsyncConnection, held: HeldLease, timing: LeaseTiming, tx: FencedTransaction
+) -> None:
+    """Undo the handler's session, write what the job has spawned, then the fence.
 
     LeaseLost unless exactly our row was hit.
     """
     await driver_connection(conn)  # asserts that the driver is in a transaction
-    await conn.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+    await undo_session(
+        conn, lock_timeout=timing.lock_timeout, idle_timeout=timing.idle_in_transaction
+    )
     completes, waits = tx._completes, tx._waits  # noqa: SLF001 - its other half
     if tx._spawns:  # noqa: SLF001
         guards = held.guards if completes or waits is not None else Guards()

@@ -139,12 +139,12 @@ MUTANTS = (
         ),
         (
             "shared/database.py",
-            "    return create_async_engine(driver_url(url), **options)\n",
+            "    RestingConnections().watch(engine.sync_engine)\n    return engine\n",
             (
-                "    opened = create_async_engine(driver_url(url), **options)\n"
+                "    RestingConnections().watch(engine.sync_engine)\n"
                 '    if "heartbeat" not in application_name:\n'
-                "        OPENED[driver_url(url)] = opened\n"
-                "    return opened\n\n\n"
+                "        OPENED[driver_url(url)] = engine\n"
+                "    return engine\n\n\n"
                 "OPENED: dict[str, AsyncEngine] = {}\n"
             ),
         ),
@@ -221,10 +221,11 @@ MUTANTS = (
         (
             FENCE,
             (
-                "            pid = await set_limits(\n"
-                "                conn, lock_timeout=timing.lock_timeout,"
+                "            async with answered_within(timing.statement):\n"
+                "                pid = await set_limits(\n"
+                "                    conn, lock_timeout=timing.lock_timeout,"
                 " idle_timeout=timing.idle_in_transaction\n"
-                "            )\n"
+                "                )\n"
                 "            driver = await driver_connection(conn)\n"
                 "            held.session = Session(driver=driver, pid=pid, began=monotonic())\n"
             ),

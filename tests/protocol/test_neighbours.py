@@ -14,7 +14,7 @@ from shared.database import is_unreachable, open_engine
 from shared.errors import PermanentError
 from shared.outages import tell_outages
 from shared.types import WorkerId
-from tests.factories import TIMING, autocommit, claimed_job, fetch, job_row
+from tests.factories import TIMING, autocommit, claimed_job, fetch, job_row, scalar
 from tests.services import Database
 from worker.fence import fenced_transaction
 from worker.heartbeat import Heart
@@ -185,13 +185,17 @@ async def test_a_handler_cannot_end_its_transaction_by_itself(
 async def test_a_connection_that_cannot_be_restored_is_thrown_away(
     probes: AsyncEngine, single: AsyncEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the driver calls it: the commit stands, the next job gets another connection."""
+    """Whatever the driver calls it: the next job gets another connection."""
     first, second = await claimed_job(probes), await claimed_job(probes)
+    pid = await scalar(single, "SELECT pg_backend_pid()")
 
     async def broken(_driver: object, *, timeout: float) -> None:  # noqa: ASYNC109 - asyncpg's own
         raise asyncpg.InternalClientError(f"cannot switch to state 12 in {timeout} s")
 
     monkeypatch.setattr(asyncpg.Connection, "reset", broken)
-    await _stamp(single, first)
+    with pytest.raises(ZeroDivisionError):
+        async with fenced_transaction(single, first, TIMING, completes=False):
+            raise ZeroDivisionError
     await _stamp(single, second)
-    assert len(await fetch(probes, "SELECT 1 FROM probe.stamps")) == 2
+    assert await scalar(single, "SELECT pg_backend_pid()") != pid
+    assert len(await fetch(probes, "SELECT 1 FROM probe.stamps")) == 1
