@@ -5,18 +5,18 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from api.dependencies import Who
-from api.queries import refuse_ambiguous
+from api.routers import UNAMBIGUOUS, page_router
 from api.ui.browser import browser_of
 from api.ui.pages import render
 from api.ui.simulator import Made, Traces, Wish, read_wish
 from api.ui.words import all_words, translate
 from shared.model.timed.plan import LIMITS, Plan
 
-router = APIRouter(dependencies=[Depends(refuse_ambiguous)])
+router = page_router(UNAMBIGUOUS)
 SPEEDS = (1, 2, 5, 10, 30)
 USUAL_SPEED = 5
 TOUR = ("normal", "normal", "crash", "zombie", "nofence")
