@@ -19,6 +19,7 @@ from api.gate import Gate, facts_of
 from api.lane import SubmitLane
 from api.problems import Problem, ProblemRaised, field_problem
 from api.resources import open_resources
+from api.routers import RIGHT, guarded
 from api.routes import (
     alerts,
     approvals,
@@ -134,13 +135,14 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         description=DESCRIPTION,
         version="1",
         lifespan=lifespan,
+        dependencies=[RIGHT],  # of what is declared on the application itself
         redirect_slashes=False,
         docs_url=None,  # the framework's pages load scripts from elsewhere; ours is api/routes/docs
         redoc_url=None,
     )
     for each in (*ROUTERS, *PAGE_ROUTERS):
         # Not included: that would analyse each route twice more (api/routers.py).
-        app.router.routes.extend(each.routes)
+        app.router.routes.extend(guarded(each).routes)
     _map_errors(app)
     app.add_middleware(SubmitLane, answer=_answer_error, known=KNOWN_ERRORS)
     app.add_middleware(Gate, settings=chosen, pages=find_reader, answer=answer_problem)

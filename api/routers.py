@@ -42,3 +42,9 @@ def open_router(*, tags: Sequence[str] = ()) -> APIRouter:
 def page_router(*more: Dependency) -> APIRouter:
     """For pages, which /openapi.json does not describe; `more` is of each of its routes."""
     return APIRouter(dependencies=[RIGHT, *more], include_in_schema=False, route_class=LateRoute)
+
+
+def guarded(router: APIRouter) -> APIRouter:
+    """The router itself; AssertionError for one that would let anybody in: it is none of these."""
+    assert router.dependencies[:1] == [RIGHT], f"{router.prefix}: routes that ask for no right"
+    return router

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.routing import Match, Route
@@ -14,7 +14,7 @@ from api.app import create_app
 from api.late_route import LateRoute
 from api.queries import refuse_ambiguous
 from api.rights import refuse_without_right
-from api.routers import RIGHT
+from api.routers import RIGHT, guarded, page_router
 from api.settings import ApiSettings
 from api.ui.paths import is_page
 from dev.stack_config import ROOT
@@ -82,6 +82,13 @@ async def asked(name: str) -> None:
 def test_every_route_asks_for_its_right_before_all_else(app: FastAPI) -> None:
     for route in described(app):
         assert route.dependant.dependencies[0].call is refuse_without_right, route.path
+
+
+def test_a_router_that_asks_for_no_right_is_refused() -> None:
+    with pytest.raises(AssertionError, match="/v1/new: routes that ask for no right"):
+        guarded(APIRouter(prefix="/v1/new"))
+    router = page_router()
+    assert guarded(router) is router
 
 
 def test_every_route_of_the_api_that_is_not_open_refuses_an_ambiguous_query(app: FastAPI) -> None:
