@@ -3,9 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Security
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -19,9 +18,8 @@ from api.failures import failure_problem, http_problem, request_problem
 from api.gate import Gate, facts_of
 from api.lane import SubmitLane
 from api.problems import Problem, ProblemRaised, field_problem
-from api.queries import refuse_ambiguous
 from api.resources import open_resources
-from api.rights import refuse_without_right
+from api.routers import RIGHT, guarded
 from api.routes import (
     alerts,
     approvals,
@@ -74,6 +72,42 @@ DESCRIPTION = """Chốt takes long work out of the request: submit a job, poll i
 
 Errors are problem+json (RFC 9457) with a stable `type`."""
 
+# In the order in which they are looked through and described.
+ROUTERS = (
+    jobs.router,
+    listing.router,
+    events.router,
+    outcomes.router,
+    why.router,
+    batch.router,
+    groups.router,
+    dead_letters.router,
+    causes.router,
+    approvals.router,
+    alerts.router,
+    queues.router,
+    weights.router,
+    kinds.router,
+    limits.router,
+    books.router,
+    cost_runs.router,
+    cost_results.router,
+    costing_methods.router,
+    exports.router,
+    ledger_chart.router,
+    ledger.router,
+    ledger_control.router,
+    ledger_exports.router,
+    files.router,
+    periods.router,
+    documents.router,
+    audit.router,
+    migrations.router,
+    metrics.router,
+    health.router,
+    docs.router,
+)
+
 
 def create_app(settings: ApiSettings | None = None) -> FastAPI:
     """Build the application; ConfigRefused for settings or kinds that cannot work.
@@ -101,52 +135,14 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         description=DESCRIPTION,
         version="1",
         lifespan=lifespan,
-        dependencies=[Depends(refuse_without_right)],
+        dependencies=[RIGHT],  # of what is declared on the application itself
         redirect_slashes=False,
         docs_url=None,  # the framework's pages load scripts from elsewhere; ours is api/routes/docs
         redoc_url=None,
     )
-    # The scheme is for readers of /docs; the gate itself asks who holds the token.
-    bearer = Security(HTTPBearer(auto_error=False))
-    secured = APIRouter(dependencies=[bearer, Depends(refuse_ambiguous)])
-    for routes in (
-        jobs,
-        listing,
-        events,
-        outcomes,
-        why,
-        batch,
-        groups,
-        dead_letters,
-        causes,
-        approvals,
-        alerts,
-        queues,
-        weights,
-        kinds,
-        limits,
-        books,
-        cost_runs,
-        cost_results,
-        costing_methods,
-        exports,
-        ledger_chart,
-        ledger,
-        ledger_control,
-        ledger_exports,
-        files,
-        periods,
-        documents,
-        audit,
-        migrations,
-        metrics,
-    ):
-        secured.include_router(routes.router)
-    app.include_router(secured)
-    app.include_router(health.router)
-    app.include_router(docs.router)
-    for pages in PAGE_ROUTERS:
-        app.include_router(pages, include_in_schema=False)
+    for each in (*ROUTERS, *PAGE_ROUTERS):
+        # Not included: that would analyse each route twice more (api/routers.py).
+        app.router.routes.extend(guarded(each).routes)
     _map_errors(app)
     app.add_middleware(SubmitLane, answer=_answer_error, known=KNOWN_ERRORS)
     app.add_middleware(Gate, settings=chosen, pages=find_reader, answer=answer_problem)

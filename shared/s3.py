@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiobotocore.config import AioConfig
-from aiobotocore.session import get_session
 from botocore.exceptions import ClientError
 
-from shared.sqs import ODD_CREDENTIALS, TRANSPORT_ERRORS
+from shared.sqs import ODD_CREDENTIALS, TRANSPORT_ERRORS, new_session
 
 PART_BYTES = 8 << 20  # S3 takes 5 MiB at least, and 10,000 parts: 80 GB
 CALL_SECONDS = 30.0
@@ -170,7 +169,7 @@ async def open_s3(bucket: str, *, pool: int = 10, attempts: int = 3) -> AsyncIte
     async with AsyncExitStack() as stack:
 
         async def connect() -> Any:
-            client = get_session().create_client("s3", region_name=region, config=config)
+            client = new_session().create_client("s3", region_name=region, config=config)
             return await stack.enter_async_context(client)
 
         yield S3(bucket, connect)

@@ -40,6 +40,7 @@ from worker.startup import (
     InForce,
     code_version,
     open_clients,
+    together,
     wait_for_database,
     wait_for_queues,
 )
@@ -118,8 +119,12 @@ class Worker:
         prefix, queues = self._settings.queue_prefix, list(self._slots)
         poll = self._settings.poll_seconds
         polling, sending = await open_clients(stack, prefix, receivers=len(queues), poll=poll)
-        in_force = await wait_for_database(engines.app, self._settings, self._all_kinds)
-        await wait_for_queues(sending, self._settings, self._kinds, queues)
+        in_force: InForce
+        in_force, *_ = await together(
+            wait_for_database(engines.app, self._settings, self._all_kinds),
+            wait_for_queues(sending, self._settings, self._kinds, queues),
+            asyncio.to_thread(code_version),  # it asks git, once a process
+        )
         presence = Presence(
             worker_id=self._worker_id,
             host=socket.gethostname(),

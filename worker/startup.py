@@ -3,12 +3,13 @@
 import asyncio
 import random
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -124,32 +125,47 @@ async def wait_for_queues(
     sqs: SqsClient, settings: WorkerSettings, kinds: Mapping[str, Kind], queues: list[str]
 ) -> None:
     """Read the real attributes of each queue; waits while SQS is away or a queue is not made."""
-    for queue in queues:
-        tries = 0
-        while True:
-            try:
-                facts = await sqs.facts(queue)
-            except TRANSPORT_ERRORS as error:
-                tries += 1
-                name = f"{settings.queue_prefix}-{queue}"
-                await _wait(tries, f"queue {name}", f"cannot be had: {error}")
-                continue
-            most = max(
-                (
-                    kind.retry.max_attempts or settings.max_attempts
-                    for kind in kinds.values()
-                    if kind.queue == queue
-                ),
-                default=settings.max_attempts,
-            )
-            refuse_queue(settings, queue, facts, most)
-            break
+    await together(*(_wait_for_queue(sqs, settings, kinds, queue) for queue in queues))
+
+
+async def _wait_for_queue(
+    sqs: SqsClient, settings: WorkerSettings, kinds: Mapping[str, Kind], queue: str
+) -> None:
+    tries = 0
+    while True:
+        try:
+            facts = await sqs.facts(queue)
+        except TRANSPORT_ERRORS as error:
+            tries += 1
+            name = f"{settings.queue_prefix}-{queue}"
+            await _wait(tries, f"queue {name}", f"cannot be had: {error}")
+            continue
+        most = max(
+            (
+                kind.retry.max_attempts or settings.max_attempts
+                for kind in kinds.values()
+                if kind.queue == queue
+            ),
+            default=settings.max_attempts,
+        )
+        refuse_queue(settings, queue, facts, most)
+        return
 
 
 async def _wait(tries: int, what: str, why: str) -> None:
     seconds = random.uniform(0.5, 1.0) * min(LONGEST_WAIT_SECONDS, 0.25 * 2.0 ** min(tries, 8))
     log.warning("startup.waits", what=what, why=why, again_in_seconds=round(seconds, 2))
     await asyncio.sleep(seconds)
+
+
+async def together(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
+    """What all of them return; the first error ends the others, and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(part) for part in parts]
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from sqlalchemy import RowMapping
 
@@ -14,10 +14,11 @@ from api.problems import Problem, ProblemRaised
 from api.queries import refuse_nul
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.alerts import Rule, load_rules
 from shared.alerts.state import list_channels, looked_ago, open_alerts, silence
 
-router = APIRouter(prefix="/v1/alerts", tags=["alerts"])
+router = keyed_router(prefix="/v1/alerts", tags=["alerts"])
 EXAMPLE = {"rule": "dead_jobs", "hours": 4, "reason": "redriven tomorrow, ticket 4711"}
 INSTANTS = ("since", "fired_at", "resolved_at", "silenced_until")
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from api.approval_targets import Named, find_target
@@ -15,12 +15,13 @@ from api.problems import ProblemRaised, validation_problem
 from api.queries import refuse_nul
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from api.strict_json import parse_object
 from shared.approvals import give_approval
 from shared.audit import Action
 from shared.json_text import to_json
 
-router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
+router = keyed_router(prefix="/v1/approvals", tags=["approvals"])
 Target = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(refuse_nul)]
 EXAMPLE = {
     "action": "job.redrive",

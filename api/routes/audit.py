@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from sqlalchemy import RowMapping
 
@@ -14,9 +14,10 @@ from api.dependencies import Ready, Who
 from api.description import problems
 from api.queries import Limit, refuse_nul
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.audit import Action, list_audit
 
-router = APIRouter(prefix="/v1/audit", tags=["audit"])
+router = keyed_router(prefix="/v1/audit", tags=["audit"])
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 Instant = Annotated[datetime | None, BeforeValidator(parse_instant)]

@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from api.batch import BATCH_SCHEMA, BatchAnswer, read_batch, submit_batch
 from api.dependencies import Ready, Who
 from api.description import OF_A_BODY, problems
 from api.gate import BATCH_PATH, read_json_body
 from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
+from api.routers import keyed_router
 
-router = APIRouter(tags=["jobs"])
+router = keyed_router(tags=["jobs"])
 OF_SAMPLE = {"kind": "costing.run", "company": "SAMPLE"}
 BATCH_EXAMPLE: dict[str, Any] = {
     "jobs": [

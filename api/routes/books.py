@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.bodies import show_instant
@@ -13,9 +13,10 @@ from api.parsing import described_body, read_model
 from api.problems import Problem, ProblemRaised, field_problem
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.jobs.freeze import Books, freeze_books, list_freezes, running_on_books, thaw_books
 
-router = APIRouter(prefix="/v1", tags=["books"])
+router = keyed_router(prefix="/v1", tags=["books"])
 BOOKS = {"company": "SAMPLE", "brand": "LUA"}
 Code = Annotated[str, Field(min_length=1, max_length=40)]
 OF_BOOKS = (*OF_A_BODY, "unknown-company", "unknown-brand")

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import RowMapping
 
@@ -11,10 +11,11 @@ from api.dependencies import Ready, Who
 from api.description import problems
 from api.queries import Limit
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.jobs.causes import list_causes
 from shared.json_text import portable
 
-router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
+router = keyed_router(prefix="/v1/dead-letters", tags=["dead letters"])
 
 
 class CausesQuery(BaseModel):

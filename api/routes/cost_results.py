@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.authentication import Caller
@@ -36,6 +36,7 @@ from api.description import problems
 from api.queries import Limit
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.costs.rows import (
     FIRST,
     Wanted,
@@ -48,7 +49,7 @@ from shared.costs.rows import (
     run_results,
 )
 
-router = APIRouter(prefix="/v1", tags=["costs"])
+router = keyed_router(prefix="/v1", tags=["costs"])
 
 
 class ResultPage(BaseModel):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.authentication import Caller
@@ -22,9 +22,10 @@ from api.description import problems
 from api.queries import Limit
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.costs.runs import count_items, list_runs, prove
 
-router = APIRouter(prefix="/v1/cost-runs", tags=["costs"])
+router = keyed_router(prefix="/v1/cost-runs", tags=["costs"])
 
 
 class RunsQuery(BaseModel):

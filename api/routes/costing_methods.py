@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Annotated, Literal, Self
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.authentication import Caller
@@ -16,9 +16,10 @@ from api.parsing import described_body, read_model
 from api.problems import Problem, ProblemRaised, field_problem
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.costs.methods import Decision, MethodRefused, decide_method, read_methods
 
-router = APIRouter(prefix="/v1/costing-methods", tags=["costs"])
+router = keyed_router(prefix="/v1/costing-methods", tags=["costs"])
 Method = Literal["periodic_avg", "moving_avg", "fifo", "specific"]
 Code = Annotated[str, Field(min_length=1, max_length=40)]
 EXAMPLE = {"company": "SAMPLE", "item": "LUA0001", "method": "fifo", "valid_from": "2027-01-01"}

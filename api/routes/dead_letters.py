@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from sqlalchemy import RowMapping
 
@@ -22,13 +22,14 @@ from api.problems import TYPE_BASE, Problem, ProblemRaised, validation_problem
 from api.queries import Limit
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from api.strict_json import parse_object
 from shared.access import Role, Scope
 from shared.database import DATABASE_ERRORS
 from shared.jobs.dead_letters import list_dead_jobs, list_dead_messages
 from shared.json_text import portable, to_json
 
-router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
+router = keyed_router(prefix="/v1/dead-letters", tags=["dead letters"])
 SHOWN_BYTES = 4096
 MOST_REDRIVES = 1000
 PAGE = 200

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
-router = APIRouter()
+from api.routers import open_router
+
+router = open_router()
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}
 h2{border-top:1px solid #bbb;padding-top:1rem}code,pre{font:14px/1.4 ui-monospace,monospace}

@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -29,6 +29,7 @@ from api.problems import Problem, ProblemRaised, validation_problem
 from api.queries import Limit, digits_only
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from api.strict_json import parse_object
 from shared.documents.read import list_documents, read_document, read_lines
 from shared.documents.void import void_document
@@ -36,7 +37,7 @@ from shared.json_text import to_json
 from shared.ledger.entries import list_entries
 from shared.ledger.rules import DocumentType
 
-router = APIRouter(tags=["documents"])
+router = keyed_router(tags=["documents"])
 MOST_LINES_SHOWN = 1000
 MOST_ENTRIES = 50
 DocumentId = Annotated[int, Path(ge=1, le=LARGEST_ID), BeforeValidator(digits_only(18))]

@@ -3,15 +3,16 @@
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 
 from api.dependencies import Facts, Live, Who
 from api.description import problems
 from api.event_stream import MEDIA_TYPE, EventStream
 from api.gate import token_of
 from api.queries import refuse_unknown
+from api.routers import keyed_router
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = keyed_router(prefix="/v1/jobs", tags=["jobs"])
 EXAMPLE = """retry: 2000
 
 id: 1.5f1d0c9a7be24c3f8a6d0e21

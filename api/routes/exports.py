@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from api.bodies import SubmitAnswer
 from api.cost_pages import RunId
@@ -12,8 +12,9 @@ from api.exports import ExportBody, export, read_wish
 from api.gate import read_json_body
 from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
 from api.parsing import described_body
+from api.routers import keyed_router
 
-router = APIRouter(prefix="/v1/cost-runs", tags=["costs"])
+router = keyed_router(prefix="/v1/cost-runs", tags=["costs"])
 EXAMPLE: dict[str, Any] = {"table": "results", "format": "xlsx", "digits": 2}
 
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import BaseModel
 
 from api.dependencies import Ready, Who
@@ -14,11 +14,12 @@ from api.problems import Problem, ProblemRaised
 from api.queries import refuse_unknown
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from api.uploads import UploadQuery, required_storage, take_upload
 from shared.files import StoredFile, find_file
 from shared.uploads import Upload, expire_upload, find_upload
 
-router = APIRouter(prefix="/v1/files", tags=["files"])
+router = keyed_router(prefix="/v1/files", tags=["files"])
 KNOWN_TAG = {
     "in": "header",
     "name": "If-None-Match",

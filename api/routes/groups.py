@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.batch import BATCH_SCHEMA, BatchAnswer, read_batch
@@ -25,11 +25,12 @@ from api.idempotency import Answer
 from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
 from api.problems import ProblemRaised, validation_problem
 from api.responses import json_response
+from api.routers import keyed_router
 from api.routes.batch import BATCH_EXAMPLE
 from api.strict_json import parse_object
 from shared.json_text import to_json
 
-router = APIRouter(prefix="/v1/groups", tags=["groups"])
+router = keyed_router(prefix="/v1/groups", tags=["groups"])
 OPEN_EXAMPLE: dict[str, Any] = {
     "company": "SAMPLE",
     "policy": "finish",

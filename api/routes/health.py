@@ -3,7 +3,7 @@
 import asyncio
 from typing import Literal
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import BaseModel
 from sqlalchemy import text
 
@@ -11,9 +11,10 @@ from api.dependencies import Open
 from api.problems import RETRY_AFTER_SECONDS
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import open_router
 from shared.database import DATABASE_ERRORS, is_unreachable
 
-router = APIRouter(tags=["health"])
+router = open_router(tags=["health"])
 PROBE_SECONDS = 2.0
 # A standby, and a server that was told to be read-only: it answers, and would take no submit.
 READ_ONLY_NOW = text("SELECT current_setting('transaction_read_only') = 'on'")

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.actions import cancelled_view, job_not_found, redrive_one
@@ -15,13 +15,14 @@ from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
 from api.problems import Problem, ProblemRaised, validation_problem
 from api.queries import WaitSeconds, refuse_unknown
 from api.responses import json_response
+from api.routers import keyed_router
 from api.showing import show_awaited, show_now, shown
 from api.strict_json import parse_object
 from api.submission import read_submission, submit
 from shared.json_text import to_json
 from shared.types import JobState
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = keyed_router(prefix="/v1/jobs", tags=["jobs"])
 SUBMIT_EXAMPLE = {
     "kind": "costing.run",
     "company": "SAMPLE",

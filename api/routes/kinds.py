@@ -1,6 +1,6 @@
 """Kinds: what each one is, whether it is paused; pause and resume."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import BaseModel, Field
 
 from api.dependencies import Ready, Who
@@ -8,10 +8,11 @@ from api.description import problems
 from api.problems import Problem, ProblemRaised
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.jobs.kinds import list_kinds
 from shared.jobs.pause import pause_kind, resume_kind, running_of_kind
 
-router = APIRouter(prefix="/v1/kinds", tags=["kinds"])
+router = keyed_router(prefix="/v1/kinds", tags=["kinds"])
 LONGEST_NAME = 100
 
 

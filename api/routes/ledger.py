@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from api.authentication import Caller
@@ -38,6 +38,7 @@ from api.problems import Problem, ProblemRaised, field_problem
 from api.queries import Limit, digits_only
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.costs.shown import scaled
 from shared.ledger.entries import list_entries, read_entry, read_lines, verify_chain
 from shared.ledger.reports import (
@@ -50,7 +51,7 @@ from shared.ledger.reports import (
     turnover_of,
 )
 
-router = APIRouter(prefix="/v1/ledger", tags=["ledger"])
+router = keyed_router(prefix="/v1/ledger", tags=["ledger"])
 EntryId = Annotated[int, Path(ge=1, le=LARGEST_ID), BeforeValidator(digits_only(18))]
 Number = Annotated[int, Field(ge=1, le=LARGEST_ID), BeforeValidator(digits_only(18))]
 Level = Annotated[int, Field(ge=1, le=10), BeforeValidator(digits_only(2))]

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from api.company_wide import refuse_others
 from api.cost_pages import refuse_unknown_place
@@ -34,10 +34,11 @@ from api.ledger_views import account_view, rule_view
 from api.parsing import described_body, read_model
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.ledger import chart, rules
 from shared.ledger.chart import ChartRefused
 
-router = APIRouter(prefix="/v1/ledger", tags=["ledger"])
+router = keyed_router(prefix="/v1/ledger", tags=["ledger"])
 WHOLE = "all of its brands share one chart"
 
 

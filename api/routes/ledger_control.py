@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import RowMapping
 
@@ -14,11 +14,12 @@ from api.description import problems
 from api.queries import Limit
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.costs.shown import scaled
 from shared.ledger.control import Controlled, compare, has_chart, list_differing, unposted
 from shared.ledger.reports import days_of
 
-router = APIRouter(prefix="/v1/ledger", tags=["ledger"])
+router = keyed_router(prefix="/v1/ledger", tags=["ledger"])
 # Of drafts so many are named.
 MOST_DRAFTS = 5
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from api.bodies import SubmitAnswer
 from api.dependencies import Facts, Ready, Who
@@ -11,8 +11,9 @@ from api.gate import read_json_body
 from api.idempotency_key import KEY_PARAMETER, KEY_PROBLEMS, key_of
 from api.ledger_exports import LedgerExportBody, export
 from api.parsing import described_body
+from api.routers import keyed_router
 
-router = APIRouter(prefix="/v1/ledger", tags=["ledger"])
+router = keyed_router(prefix="/v1/ledger", tags=["ledger"])
 EXAMPLE: dict[str, Any] = {
     "company": "SAMPLE",
     "report": "trial_balance",

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from sqlalchemy import RowMapping
 
@@ -14,9 +14,10 @@ from api.problems import ProblemRaised, field_problem
 from api.queries import refuse_nul
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.jobs.limiting import Limited, Unknown, list_limits, remove_limit, set_limit
 
-router = APIRouter(prefix="/v1/limits", tags=["limits"])
+router = keyed_router(prefix="/v1/limits", tags=["limits"])
 MOST = 100_000
 EXAMPLE = {"kind": "costing.run", "company": "SAMPLE", "brand": "LUA", "max_running": 2}
 Name = Annotated[str, Field(min_length=1, max_length=100), BeforeValidator(refuse_nul)]

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,11 +19,12 @@ from api.problems import ProblemRaised, field_problem
 from api.queries import Limit
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.access import Scope
 from shared.jobs.listing import JobFilter, list_jobs
 from shared.types import JobState
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = keyed_router(prefix="/v1/jobs", tags=["jobs"])
 STATES = tuple(state.value for state in JobState)
 ONE_STATE = f"({'|'.join(STATES)})"
 INSTANT = {"type": "string", "format": "date-time", "examples": ["2026-01-31T00:00:00+07:00"]}

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from time import monotonic
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -13,9 +13,10 @@ from api.counting import Counted
 from api.dependencies import Live, Ready
 from api.description import problems
 from api.metric_families import families_of, gauge
+from api.routers import keyed_router
 from shared.signals import MEDIA_TYPE, process_metrics
 
-router = APIRouter(tags=["metrics"])
+router = keyed_router(tags=["metrics"])
 
 
 @router.get(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import StreamingResponse
 
@@ -26,11 +26,12 @@ from api.problems import Problem, ProblemRaised
 from api.queries import Limit, refuse_nul, refuse_unknown
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.access import Scope
 from shared.migrations.pausing import Paused, pause_run, resume_run
 from shared.migrations.runs import list_batches, list_rejects, list_runs, read_run
 
-router = APIRouter(prefix="/v1/migrations", tags=["migrations"])
+router = keyed_router(prefix="/v1/migrations", tags=["migrations"])
 RECENT_BATCHES = 20
 CSV_PAGE = 1_000
 CSV_COLUMNS = ("seq", "line", "key", "field", "value", "code", "rule")

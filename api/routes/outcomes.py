@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.actions import job_not_found
@@ -15,11 +15,12 @@ from api.problems import ProblemRaised
 from api.queries import Limit
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.jobs.outcomes import list_outcomes
 from shared.jobs.read import get_job
 from shared.ledger.rules import DocumentType
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = keyed_router(prefix="/v1/jobs", tags=["jobs"])
 CODES = r"^[A-Z]+(_[A-Z]+)*(,[A-Z]+(_[A-Z]+)*)*$"
 LARGEST_PLACE = 2**31 - 1
 

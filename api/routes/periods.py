@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from api.authentication import Caller
@@ -26,10 +26,11 @@ from api.problems import ProblemRaised
 from api.queries import Limit, refuse_nul
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.kinds.costing import PERIOD
 from shared.periods import PeriodKey, is_seen, list_periods
 
-router = APIRouter(prefix="/v1/periods", tags=["periods"])
+router = keyed_router(prefix="/v1/periods", tags=["periods"])
 WHOLE = "a period is closed for all of its brands"
 OnePeriod = Annotated[str, Path(description="YYYY-MM")]
 Company = Annotated[str, Field(min_length=1, max_length=100), BeforeValidator(refuse_nul)]

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import BaseModel, Field
 from sqlalchemy import RowMapping
 
@@ -14,11 +14,12 @@ from api.description import problems
 from api.problems import Problem, ProblemRaised
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.jobs.pause import pause_queue, resume_queue, running_of_queue
 from shared.jobs.queues import list_queues, list_workers
 from shared.jobs.weights import read_weights
 
-router = APIRouter(prefix="/v1", tags=["queues"])
+router = keyed_router(prefix="/v1", tags=["queues"])
 LONGEST_NAME = 40
 
 

@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.dependencies import Ready
@@ -12,10 +12,11 @@ from api.parsing import described_body, read_model
 from api.problems import ProblemRaised, field_problem
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from api.routes.queues import queue_not_found, refuse_strange
 from shared.jobs.weights import Weight, set_weights, unknown_of
 
-router = APIRouter(prefix="/v1/queues", tags=["queues"])
+router = keyed_router(prefix="/v1/queues", tags=["queues"])
 MOST_BRANDS = 1000
 EXAMPLE = {"weights": [{"company": "SAMPLE", "brand": "LUA", "weight": 3}]}
 Code = Annotated[str, Field(min_length=1, max_length=40)]

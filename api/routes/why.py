@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends, Response
 from pydantic import BaseModel, Field
 
 from api.actions import job_not_found, outdated
@@ -15,6 +15,7 @@ from api.problems import ProblemRaised
 from api.queries import refuse_unknown
 from api.resources import Resources
 from api.responses import json_response
+from api.routers import keyed_router
 from shared.jobs.pace import Row
 from shared.jobs.reasons import Reason, explain
 from shared.jobs.why import explain_job
@@ -22,7 +23,7 @@ from shared.json_text import portable
 from shared.kinds.locks import LOCK_FIELDS, locks_json
 from shared.types import JobState
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = keyed_router(prefix="/v1/jobs", tags=["jobs"])
 WORKERS = ("worker_id", "alone_worker")
 COUNTS_OF_ALL = ("places_taken", "window_used", "limit_taken")
 

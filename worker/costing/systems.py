@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import lcm
 
-from flint import fmpz_mat
+from worker.later import refuse_without
+
+refuse_without("flint")
 
 
 def solve(rows: Sequence[Mapping[int, int]], right: Sequence[Fraction]) -> list[Fraction] | None:
@@ -16,6 +18,8 @@ def solve(rows: Sequence[Mapping[int, int]], right: Sequence[Fraction]) -> list[
     size = len(rows)
     if size == 1:
         return [right[0] / rows[0][0]] if rows[0][0] else None
+    from flint import fmpz_mat  # noqa: PLC0415 - 30 ms, see worker/later.py
+
     matrix = [[row.get(column, 0) for column in range(size)] for row in rows]
     common = lcm(*(number.denominator for number in right))
     scaled = [number.numerator * (common // number.denominator) for number in right]

@@ -9,9 +9,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from xlsxwriter import Workbook
-
 from worker.exports.cells import Cell, Column, Number, Row
+from worker.later import refuse_without
+
+refuse_without("xlsxwriter")
 
 ROWS_PER_SHEET = 1_048_576  # Excel's own, the row of heads among them
 LONGEST_TEXT = 32_767
@@ -43,6 +44,8 @@ class XlsxFile:
         title: str,
         rows_per_sheet: int = ROWS_PER_SHEET,
     ) -> None:
+        from xlsxwriter import Workbook  # noqa: PLC0415 - 15 ms, see worker/later.py
+
         # In-cell strings, rows flushed as the next one begins; temporary files beside the file.
         options = {"constant_memory": True, "tmpdir": str(path.parent)}
         self._book: Any = Workbook(str(path), options)

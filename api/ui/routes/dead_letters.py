@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import ValidationError
 
 from api.authentication import Caller
@@ -11,6 +11,7 @@ from api.dependencies import Ready, Who
 from api.gate import facts_of
 from api.problems import ProblemRaised, validation_problem
 from api.resources import Resources
+from api.routers import page_router
 from api.routes.causes import cause_view
 from api.routes.dead_letters import (
     DeadLettersQuery,
@@ -27,7 +28,7 @@ from api.ui.words import all_words
 from shared.jobs.causes import list_causes
 from shared.jobs.dead_letters import list_dead_jobs, list_dead_messages
 
-router = APIRouter()
+router = page_router()
 PLACE = "/ui/dead-letters"
 MOST_CAUSES, MOST_JOBS, MOST_MESSAGES = 50, 50, 20
 

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import ValidationError
 
 from api.actions import cancelled_view, job_not_found, redrive_one
@@ -13,6 +13,7 @@ from api.authentication import Caller
 from api.dependencies import Facts, Ready, Who
 from api.problems import Problem, ProblemRaised, field_problem, validation_problem
 from api.resources import Resources
+from api.routers import page_router
 from api.routes.outcomes import OutcomesQuery, read_outcomes
 from api.ui.browser import Browser, Language, browser_of
 from api.ui.flash import see_other
@@ -28,7 +29,7 @@ from api.ui.words import all_words
 from shared.access import Role
 from shared.types import JobState
 
-router = APIRouter()
+router = page_router()
 PLACE = "/ui/jobs/{job_id}"
 # What changes while one looks on: the id of its element, and its template.
 PARTS: Mapping[str, str] = {

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import ValidationError
 
 from api.authentication import Caller
@@ -13,6 +13,7 @@ from api.bodies import job_summary
 from api.dependencies import Ready, Who
 from api.problems import Problem, ProblemRaised, validation_problem
 from api.resources import Resources
+from api.routers import page_router
 from api.routes.listing import STATES, ListQuery, read_page
 from api.ui.browser import Browser
 from api.ui.following import Following, reasons_of, waits
@@ -21,7 +22,7 @@ from api.ui.pages import fragment, render
 from shared.jobs.pace import Row
 from shared.types import JobState
 
-router = APIRouter()
+router = page_router()
 PLACE, LIVE = "/ui/jobs", "/ui/jobs-live"
 TEXTS = ("kind", "company", "brand", "submitter", "group", "cursor")
 # What a browser's field for a local time sends; Viet Nam has one hour and no summer time.

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.dependencies import Ready, Who
 from api.problems import ProblemRaised, validation_problem
+from api.routers import page_router
 from api.ui.overview import counted, worker_as_seen
 from api.ui.pages import may, render
 from api.ui.paths import KINDS, QUEUES, WORKERS
@@ -16,7 +17,7 @@ from shared.jobs.kinds import list_kinds
 from shared.jobs.minutes import read_rates
 from shared.jobs.queues import list_queues
 
-router = APIRouter()
+router = page_router()
 ROWS = 100
 # Beyond this page nobody looks any more, and a database would count to it for nothing.
 LAST_PAGE = 1000

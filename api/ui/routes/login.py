@@ -4,13 +4,14 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from time import monotonic
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
 from api.authentication import Authenticator
 from api.dependencies import Ready
 from api.gate import facts_of
 from api.rate import RateLimit
+from api.routers import page_router
 from api.source import read_networks, source_of
 from api.ui.flash import see_other
 from api.ui.forms import Form, read_form, require_csrf, seed_of
@@ -27,7 +28,7 @@ from api.ui.session import (
 )
 from shared.logs import log
 
-router = APIRouter()
+router = page_router()
 LONGEST_KEY = 1000
 # Wrong keys of one address: as many at once, and one more every so often (a second).
 WRONG_BURST, WRONG_PER_SECOND = 10, 0.2

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
 from api.dependencies import Ready, Who
+from api.routers import page_router
 from api.ui.browser import Browser, browser_of
 from api.ui.live import LiveStream
 from api.ui.overview import Overview, OverviewReader, Span, counted
@@ -16,7 +17,7 @@ from api.ui.pages import fragment, may, render
 from api.ui.paths import HOME
 from api.ui.words import all_words, translate
 
-router = APIRouter()
+router = page_router()
 # The id of each part that changes, and its template. Kinds stand in a fold: they are read with the
 # page, and a paused one is told on top.
 PARTS = {

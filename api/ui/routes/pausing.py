@@ -1,15 +1,16 @@
 """Pause and resume of queues and kinds, by the functions and with the audit of the API."""
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from api.dependencies import Ready
+from api.routers import page_router
 from api.routes import kinds, queues
 from api.ui.flash import see_other
 from api.ui.forms import Form, Sent
 from api.ui.paths import HOME, KINDS, QUEUES
 
-router = APIRouter()
+router = page_router()
 
 
 @router.post("/ui/queues/{queue}/pause")

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from api.actions import job_not_found
 from api.authentication import Caller
@@ -17,8 +17,8 @@ from api.dependencies import Ready, Who
 from api.exports import export, read_wish
 from api.gate import facts_of
 from api.problems import Problem, ProblemRaised
-from api.queries import refuse_ambiguous
 from api.resources import Resources
+from api.routers import UNAMBIGUOUS, page_router
 from api.routes.cost_results import (
     DifferencesQuery,
     ErrorsQuery,
@@ -50,7 +50,7 @@ from api.ui.words import all_words
 from shared.jobs.read import show_job
 from shared.kinds.exporting import COSTING_EXPORT
 
-router = APIRouter(dependencies=[Depends(refuse_ambiguous)])
+router = page_router(UNAMBIGUOUS)
 PAGE = {"limit": "25"}
 ASKED = (
     "period",

@@ -3,20 +3,22 @@
 import hashlib
 import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from api.dependencies import Who
-from api.queries import refuse_ambiguous
+from api.routers import UNAMBIGUOUS, page_router
 from api.ui.browser import browser_of
 from api.ui.pages import render
-from api.ui.simulator import Made, Traces, Wish, read_wish
 from api.ui.words import all_words, translate
-from shared.model.timed.plan import LIMITS, Plan
 
-router = APIRouter(dependencies=[Depends(refuse_ambiguous)])
+if TYPE_CHECKING:
+    # The model is 30 ms of imports that only this page wants: they come with its first reader.
+    from api.ui.simulator import Made, Traces, Wish
+
+router = page_router(UNAMBIGUOUS)
 SPEEDS = (1, 2, 5, 10, 30)
 USUAL_SPEED = 5
 TOUR = ("normal", "normal", "crash", "zombie", "nofence")
@@ -33,6 +35,9 @@ SCRIPTED_MORE = (
 @router.get("/ui/simulator")
 async def show_simulator(request: Request, who: Who) -> Response:
     """The page with the controls as its address has them; with `plain` the steps as a table."""
+    from api.ui.simulator import read_wish  # noqa: PLC0415 - see above
+    from shared.model.timed.plan import LIMITS, Plan  # noqa: PLC0415
+
     wish = read_wish(request.query_params.multi_items())
     plan = wish.plan or replace(Plan(), fence=False)
     trace = None
@@ -54,6 +59,8 @@ async def show_simulator(request: Request, who: Who) -> Response:
 @router.get("/ui/simulator/trace")
 async def show_trace(request: Request, who: Who) -> Response:
     """A trace as JSON; `Chot-Trace` says whether it was known already."""
+    from api.ui.simulator import read_wish  # noqa: PLC0415
+
     made = await _trace(request, read_wish(request.query_params.multi_items()), who.principal)
     headers = {
         "Cache-Control": "no-store",
@@ -63,12 +70,14 @@ async def show_trace(request: Request, who: Who) -> Response:
     return Response(made.body, headers=headers, media_type="application/json")
 
 
-async def _trace(request: Request, wish: Wish, principal: str) -> Made:
+async def _trace(request: Request, wish: "Wish", principal: str) -> "Made":
     return await traces_of(request).get(wish, browser_of(request).language, principal)
 
 
-def traces_of(request: Request) -> Traces:
+def traces_of(request: Request) -> "Traces":
     """The traces that this process knows."""
+    from api.ui.simulator import Traces  # noqa: PLC0415
+
     state = request.app.state
     if not hasattr(state, "simulator"):
         state.simulator = Traces()

@@ -1,11 +1,12 @@
 """Static files: what a page looks like, by name and content."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from api.problems import Problem, ProblemRaised
+from api.routers import page_router
 from api.ui.static_files import static_files
 
-router = APIRouter()
+router = page_router()
 FOR_EVER = "public, max-age=31536000, immutable"
 
 
