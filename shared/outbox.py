@@ -109,10 +109,15 @@ class Relay:
         self._room = 0  # places that were left since the last wake
         self._staged = False  # it was woken for a commit, not for a place
         self._failures = 0
+        self._unreached: str | None = None  # the queue that SQS did not answer for
 
     @property
     def failures(self) -> int:
-        """Rounds that failed in a row, by SQS or by the database; 0 means all is well."""
+        """Rounds that failed in a row, by SQS or by the database; 0 means all is well.
+
+        An outage ends with what is published after it, or, with nothing to publish, with a look
+        that succeeds while SQS answers for the queue it was away for.
+        """
         return self._failures
 
     def wake(self) -> None:
@@ -154,6 +159,8 @@ class Relay:
                 if due and not takes:
                     takes = True
                     continue
+                if self._failures and await self._is_over():
+                    self._failures = 0
                 await self._wait(min(self._poll_seconds, seconds), stop)
                 takes = due or seconds < self._poll_seconds
             except Exception as error:  # noqa: BLE001 - one odd row must not end the relay
@@ -181,7 +188,7 @@ class Relay:
         if not rows:
             return 0, taken.more
         await self._send(rows, token)
-        self._failures = 0
+        self._failures, self._unreached = 0, None
         return len(rows), taken.more
 
     async def _send(self, rows: Sequence[Row[Any]], token: UUID) -> None:
@@ -227,8 +234,10 @@ class Relay:
             try:
                 with spans().send(queue, [row.trace for row in rows]):
                     return rows, await self._sqs.send(queue, messages)
-            except BaseException:
+            except BaseException as error:
                 broken.set()
+                if isinstance(error, TRANSPORT_ERRORS):
+                    self._unreached = queue
                 raise
 
     async def _end(self, answered: Sequence[Sent], token: UUID) -> None:
@@ -273,6 +282,19 @@ class Relay:
         async with self._engine.connect() as conn:
             row = await self._look_by(conn)
         return row.due, self._poll_seconds if row.seconds is None else max(0.0, row.seconds)
+
+    async def _is_over(self) -> bool:
+        """Whether SQS answers again; the database has just answered a look.
+
+        Nothing due proves nothing: another relay may hold the rows, and fail with them.
+        """
+        if self._unreached is not None:
+            try:
+                await self._sqs.find(self._unreached)
+            except TRANSPORT_ERRORS:
+                return False
+            self._unreached = None
+        return True
 
     def _backoff(self) -> float:
         return random.uniform(0, min(LONGEST_BACKOFF_SECONDS, 0.1 * 2.0 ** min(self._failures, 10)))

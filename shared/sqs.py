@@ -149,10 +149,13 @@ class SqsClient:
 
     async def url(self, queue: str) -> str:
         """The queue's URL; raises the transport's error when it is not there (yet)."""
-        if queue not in self.urls:
-            async with self._asking("url") as client:
-                answer = await client.get_queue_url(QueueName=f"{self.prefix}-{queue}")
-            self.urls[queue] = answer["QueueUrl"]
+        return self.urls[queue] if queue in self.urls else await self.find(queue)
+
+    async def find(self, queue: str) -> str:
+        """The queue's URL as SQS says it now, whatever it has said before; raises as `url()`."""
+        async with self._asking("url") as client:
+            answer = await client.get_queue_url(QueueName=f"{self.prefix}-{queue}")
+        self.urls[queue] = answer["QueueUrl"]
         return self.urls[queue]
 
     async def send(self, queue: str, messages: Sequence[Outgoing]) -> SendResult:

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.alerts.settings import AlertSettings
 from shared.database import DATABASE_ERRORS, is_unreachable, open_engine
 from shared.doctor.finding import Finding, Report
+from shared.doctor.kinds import check_kinds
 from shared.doctor.outside import check_alerts, check_bucket, check_credentials
 from shared.doctor.pooler import check_pooler
 from shared.doctor.queues import Wanted, check_queue
@@ -73,7 +74,7 @@ class Doctor:
         except (*DATABASE_ERRORS, TimeoutError) as error:
             self.report.database_away = is_unreachable(error) or isinstance(error, TimeoutError)
             self.report.add([_away(self.url_name, error)])
-            for what in ("roles", "schema", "indexes", "vacuum", "alerts", "what hangs"):
+            for what in ("roles", "schema", "indexes", "vacuum", "alerts", "kinds", "what hangs"):
                 self.report.unchecked.append(f"{what}: the database cannot be had")
             return
         alerts = settings or _alert_settings()
@@ -95,6 +96,7 @@ class Doctor:
             "restored": _check_restored,
             "visibility": _check_visibility,
             "alerts": lambda conn: check_alerts(conn, alerts),
+            "kinds": check_kinds,
             "what hangs": self._count_signs,
         }
         for what, check in checks.items():

@@ -20,6 +20,23 @@ MOST_COUNTED = 10_000
 # No operator has stopped it, and it waits for no group: over `j`, of a queue that is not paused.
 _WANTED = f"""NOT {kind_paused("j")} AND NOT {books_frozen("j")}
               AND {CLAIMABLE_PARTS["joined"]} AND {CLAIMABLE_PARTS["resumed"]}"""
+# Due jobs, by kind, that no live worker would run.
+UNSERVED = f"""
+    SELECT g.kind, sum(found.jobs)::bigint AS jobs
+      FROM (SELECT j.queue, j.kind, j.payload_version FROM (
+                SELECT DISTINCT queue, kind, payload_version FROM chot.jobs
+                 WHERE state = 'pending'
+                   AND available_at <= (SELECT clock_timestamp())) AS j
+             WHERE NOT {KNOWN_TO_A_LIVE_WORKER}) AS g
+      JOIN chot.queues q ON q.name = g.queue AND NOT q.paused
+     CROSS JOIN LATERAL (
+           SELECT count(*) AS jobs FROM (
+               SELECT FROM chot.jobs j
+                WHERE j.queue = g.queue AND j.kind = g.kind AND j.state = 'pending'
+                  AND j.payload_version = g.payload_version
+                  AND j.available_at <= (SELECT clock_timestamp()) AND {_WANTED}
+                LIMIT {MOST_COUNTED}) AS c) AS found
+     GROUP BY g.kind HAVING sum(found.jobs) > 0"""
 # One statement. Of a message that was sent in vain the relay has counted more than one send; one
 # that was never sent waits for SQS only where nothing of its queue is there or on its way.
 READ_TROUBLES = text(f"""
@@ -31,22 +48,7 @@ READ_TROUBLES = text(f"""
                     WHERE j.queue = q.name AND j.state = 'pending' AND {_WANTED}
                     ORDER BY j.available_at LIMIT 1) AS oldest
              WHERE NOT q.paused AND oldest.seconds > 0) AS starved,
-           (SELECT coalesce(json_agg(u), '[]') FROM (
-               SELECT g.kind, sum(found.jobs)::bigint AS jobs
-                 FROM (SELECT j.queue, j.kind, j.payload_version FROM (
-                           SELECT DISTINCT queue, kind, payload_version FROM chot.jobs
-                            WHERE state = 'pending'
-                              AND available_at <= (SELECT clock_timestamp())) AS j
-                        WHERE NOT {KNOWN_TO_A_LIVE_WORKER}) AS g
-                 JOIN chot.queues q ON q.name = g.queue AND NOT q.paused
-                CROSS JOIN LATERAL (
-                      SELECT count(*) AS jobs FROM (
-                          SELECT FROM chot.jobs j
-                           WHERE j.queue = g.queue AND j.kind = g.kind AND j.state = 'pending'
-                             AND j.payload_version = g.payload_version
-                             AND j.available_at <= (SELECT clock_timestamp()) AND {_WANTED}
-                           LIMIT {MOST_COUNTED}) AS c) AS found
-                GROUP BY g.kind HAVING sum(found.jobs) > 0) AS u) AS unserved,
+           (SELECT coalesce(json_agg(u), '[]') FROM ({UNSERVED}) AS u) AS unserved,
            (SELECT greatest(0, max(extract(epoch FROM clock_timestamp() - o.since)))
               FROM (SELECT o.queue, o.kind, o.company, o.brand,
                            min(CASE WHEN o.sends = 0 THEN o.next_send_at ELSE o.created_at END)

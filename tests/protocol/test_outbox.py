@@ -7,20 +7,21 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from shared import outbox
 from shared.jobs.cancel import cancel_job
 from shared.jobs.enqueue import Submit, enqueue
 from shared.jobs.pause import pause_queue, resume_queue
 from shared.messages import parse_message
-from shared.outbox import Relay
+from shared.outbox import SECONDS_TO_NEXT, Relay
 from shared.publishing import take_due
 from shared.sqs import EntryFailure, Outgoing, SendResult
 from tests.factories import (
     autocommit,
     claimed_job,
+    eventually,
     execute,
     fetch,
     job_row,
@@ -416,3 +417,62 @@ async def test_a_commit_wakes_the_relay_and_an_outage_does_not_end_it(probes: As
     stop.set()
     await running
     assert await waiting(probes) == []
+
+
+@dataclass
+class Away(Channel):
+    """A channel that can be away, as a whole; counts what it was asked meanwhile."""
+
+    away: bool = True
+    asked: int = 0
+
+    async def send(self, queue: str, messages: Sequence[Outgoing]) -> SendResult:
+        if self.away:
+            raise OSError("away")
+        return await super().send(queue, messages)
+
+    async def find(self, _queue: str) -> str:
+        self.asked += 1
+        if self.away:
+            raise OSError("away")
+        return "https://sqs.test/default"
+
+
+async def test_an_outage_of_sqs_ends_when_it_answers_with_nothing_left_to_send(
+    probes: AsyncEngine,
+) -> None:
+    """What failed here went out by another relay; that nothing is due here proves nothing yet."""
+    channel, stop = Away(), asyncio.Event()
+    sqs: Any = channel
+    looks = 0
+
+    async def look(conn: AsyncConnection) -> Row[Any]:
+        nonlocal looks
+        looks += 1
+        return (await conn.execute(SECONDS_TO_NEXT)).one()
+
+    mine = Relay(autocommit(probes), sqs, poll_seconds=0.02, look=look)
+    running = asyncio.create_task(mine.run(stop))
+    await make_job(probes)
+    mine.wake()
+    await until(lambda: mine.failures > 0)
+    await execute(probes, "DELETE FROM chot.outbox")
+    await until(lambda: channel.asked >= 3)
+    assert mine.failures > 0, "SQS is away as before"
+    channel.away = False
+    await until(lambda: mine.failures == 0)
+    asked, looked = channel.asked, looks
+    await until(lambda: looks >= looked + 3)
+    stop.set()
+    await running
+    assert channel.asked == asked, "a healthy relay asks SQS nothing while it idles"
+    assert channel.batches == []
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until that holds, asked again and again; fails when the time is over."""
+
+    async def holds() -> bool:
+        return condition()
+
+    await eventually(holds)

@@ -118,3 +118,19 @@ async def test_no_free_connection_is_an_answer_too(
     slugs = {answer.json().get("type", "").rpartition("/")[2] for answer in answers}
     assert slugs <= {"busy", "database-unavailable"}
     assert all(answer.headers["retry-after"] for answer in answers)
+
+
+async def test_a_relay_that_looks_again_after_an_outage_is_said_to_publish(
+    settings: ApiSettings, database: Database
+) -> None:
+    """With nothing to publish, too: an alarm on `relay` would else ring until somebody submits."""
+    async with wire_to(database.app_url) as wire, serving(through(settings, wire.url)) as client:
+
+        async def told(word: str) -> bool:
+            return bool((await client.get("/readyz")).json()["relay"] == word)
+
+        await wire.cut()
+        await eventually(lambda: told("failing"))
+        await wire.mend()
+        await until_ready(client)
+        await eventually(lambda: told("publishing"))

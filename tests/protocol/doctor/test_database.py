@@ -10,9 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from shared.database import open_engine
 from shared.doctor import server
 from shared.doctor.finding import Finding
+from shared.doctor.kinds import check_kinds
 from shared.doctor.roles import check_login, check_roles
 from shared.doctor.schema import check_indexes, check_revision
 from shared.doctor.server import check_clock, check_horizon, check_server, check_vacuum
+from tests.factories import execute, fetch, make_job, offer_slots
 from tests.protocol.doctor.remedies import codes, mend
 from tests.services import Database
 
@@ -241,3 +243,33 @@ async def test_a_clock_that_is_far_off(admin: AsyncEngine, monkeypatch: pytest.M
             (found,) = await check_clock(conn)
         assert (found.code, found.severity) == ("clock", severity)
         assert f"{abs(off):.0f} s" in found.seen
+
+
+async def test_a_kind_that_no_live_worker_has_is_named(probes: AsyncEngine) -> None:
+    """With jobs due it is critical, by kind; else one note names all, and a worker ends both."""
+    await offer_slots(probes, 1)
+
+    async def looked() -> list[Finding]:
+        async with probes.connect() as conn:
+            return await check_kinds(conn)
+
+    (note,) = await looked()
+    assert (note.code, note.severity) == ("kind-without-worker", "note")
+    assert "probe.write" in note.seen
+    await make_job(probes)
+    await make_job(probes)
+    unserved, note = await looked()
+    assert (unserved.code, unserved.severity) == ("kind-unserved", "critical")
+    assert "probe.write: 2 of its jobs are due" in unserved.seen
+    assert unserved.remedy[-1] == "CHOT_QUEUES=default:1 chot worker"
+    assert "probe.write" not in note.seen.replace(",", " ").split()
+    for row in await fetch(probes, "SELECT DISTINCT queue FROM chot.kinds"):
+        await offer_slots(probes, 1, queue=row.queue)
+    await execute(
+        probes,
+        """UPDATE chot.workers SET kinds = (
+               SELECT jsonb_object_agg(name, payload_version) FROM chot.kinds)""",
+    )
+    assert await looked() == []
+    await execute(probes, "UPDATE chot.workers SET live_until = clock_timestamp()")
+    assert codes(await looked()) == ["kind-unserved", "kind-without-worker"]
