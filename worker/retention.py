@@ -80,6 +80,10 @@ class Retention:
             await self._remove_uploads(engine, self.files_bucket)
         return self._did or moved + gone > 0
 
+    async def rest(self, began: float) -> None:
+        """Half of the time is everybody else's: a pause as long as what began then has taken."""
+        await asyncio.sleep(monotonic() - began)
+
     async def _turn_months(self, engine: AsyncEngine) -> None:
         """Months that come are made, months whose time is over dropped; one that is read waits."""
         keeps: dict[Parent, float] = {
@@ -105,7 +109,7 @@ class Retention:
             self._did = self._did or row.removed > 0
             if row.last is None:
                 return
-            await asyncio.sleep(monotonic() - began)
+            await self.rest(began)
 
     async def _remove_files(self, engine: AsyncEngine) -> None:
         """Files that have expired, some chunks a transaction."""
@@ -114,7 +118,7 @@ class Retention:
             if await remove_expired(engine) is None:
                 return
             self._did = True
-            await asyncio.sleep(monotonic() - began)
+            await self.rest(began)
 
     async def _remove_sessions(self, engine: AsyncEngine) -> None:
         """Sessions of the pages that are over, some a transaction."""
@@ -125,7 +129,7 @@ class Retention:
             self._did = self._did or gone > 0
             if gone < BATCH:
                 return
-            await asyncio.sleep(monotonic() - began)
+            await self.rest(began)
 
     async def _remove_uploads(self, engine: AsyncEngine, bucket: str) -> None:
         """Files that were sent and have expired, one after the other; S3 may be away meanwhile."""
@@ -150,7 +154,7 @@ class Retention:
             self._did = True
             if gone < MOST_ROWS:
                 self._after_list = job_id
-            await asyncio.sleep(monotonic() - began)
+            await self.rest(began)
 
     async def _remove_migrations(self, engine: AsyncEngine) -> None:
         """What migrations have kept whose jobs are archived, one after the other."""
@@ -159,7 +163,7 @@ class Retention:
             if not await remove_run(engine):
                 return
             self._did = True
-            await asyncio.sleep(monotonic() - began)
+            await self.rest(began)
 
     async def _add_up(
         self, engine: AsyncEngine, add_up: Callable[[AsyncConnection], Awaitable[int]]
@@ -180,7 +184,7 @@ class Retention:
             self._after = row.last or BEGINNING
             if row.last is None:
                 break
-            await asyncio.sleep(monotonic() - began)  # half of the time is everybody else's
+            await self.rest(began)
         return moved
 
     async def _remove(self, engine: AsyncEngine) -> int:

@@ -108,18 +108,25 @@ async def test_days_of_jobs_are_bounded(
     await judge_jobs(probes, year)
 
 
+class Restless(Retention):
+    """Retention that makes no pauses."""
+
+    async def rest(self, began: float) -> None:
+        """A day is as long as its work."""
+
+
 async def a_day(
     connections: Sequence[asyncpg.Connection], auto: AsyncEngine, year: Year, day: int
 ) -> None:
     """One day; retention makes as many steps as move a fifth more than a day's jobs.
 
-    It has 1,440 of them on a real day.
+    It has 1,440 of them on a real day, and rests as long as it works: not in a day of seconds.
     """
     ago = year.days - day
     await connections[0].execute(
         "SELECT chot.open_months('audit', NULL, clock_timestamp() - $1 * interval '1 day')", ago
     )
-    retention = Retention(
+    retention = Restless(
         archive_after_days=year.after + ago - 1, archive_keep_days=year.keep + ago - 1
     )
 
