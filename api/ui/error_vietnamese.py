@@ -74,17 +74,14 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
     "CHART_MISSING": ("Công ty chưa có hệ thống tài khoản; hãy chọn trước (chot ledger adopt).",),
     "COSTS_REFUSED": (
         (
-            "Có chứng từ giá vốn của kỳ {period} không hạch toán được: {documents}. Hãy sửa tài "
+            "Có chứng từ giá vốn của kỳ {period} không ghi sổ được: {documents}. Hãy sửa tài "
             "khoản của vai trò (chot ledger roles) rồi chạy lại; phần đã ghi vẫn giữ."
         ),
-        "Có chứng từ giá vốn không hạch toán được; hãy sửa tài khoản của vai trò rồi chạy lại.",
+        "Có chứng từ giá vốn không ghi sổ được; hãy sửa tài khoản của vai trò rồi chạy lại.",
     ),
     "ATOMIC_REFUSED": (
-        (
-            "Không chứng từ nào được hạch toán, vì có chứng từ lỗi: {outcomes}. Hãy sửa rồi hạch "
-            "toán lại."
-        ),
-        "Không chứng từ nào được hạch toán, vì có chứng từ lỗi; hãy sửa rồi hạch toán lại.",
+        ("Không chứng từ nào được ghi sổ, vì có chứng từ lỗi: {outcomes}. Hãy sửa rồi ghi sổ lại."),
+        "Không chứng từ nào được ghi sổ, vì có chứng từ lỗi; hãy sửa rồi ghi sổ lại.",
     ),
     # Imports and other tasks over many rows.
     "TOO_MANY_REJECTS": (

@@ -12,7 +12,9 @@ from datetime import datetime, timedelta
 from api.ui.events_of_job import Happened, Run, Tone
 
 WIDTH, LEFT, RIGHT = 1000.0, 96.0, 24.0
-LANE, TOP, BAR = 34.0, 44.0, 18.0
+LANE, TOP, BAR = 36.0, 44.0, 18.0
+# Between two lanes: the label of a takeover on its line of writing, and its line below that.
+SAID_BELOW, ACROSS_ABOVE = 11.0, 2.0
 MOST_LANES = 12
 LEAST_BAR = 4.0
 LEAST_LABEL = 88.0
@@ -45,12 +47,17 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """From the lane of a lost lease down to that of whoever has taken over."""
+    """From the lane of a lost lease down to that of whoever has taken over.
+
+    It goes across at `across_y`, and its label stands on `said_y`, between the lanes above that.
+    """
 
     x: float
     y: float
     to_x: float
     to_y: float
+    said_y: float
+    across_y: float
     fence: int
     next_fence: int
 
@@ -271,6 +278,8 @@ def _handovers(scale: _Scale, lanes: Sequence[Lane]) -> list[Handover]:
             y=lost.y + BAR,
             to_x=scale.x(lane.run.began),
             to_y=lane.y,
+            said_y=lost.y + BAR + SAID_BELOW,
+            across_y=lane.y - ACROSS_ABOVE,
             fence=lost.run.fence,
             next_fence=lane.run.fence,
         )

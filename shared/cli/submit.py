@@ -1,6 +1,8 @@
 """`chot submit`: one job, once, however often the request has to be repeated."""
 
 import json
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, TextIO
 
 import click
@@ -65,6 +67,8 @@ def submit(
     body = _body(kind, payload_text(payload, payload_file, words), given)
     with Api(retry_for) as api:
         answer = _send(api, body, fresh_key() if key is None else key, words)
+        if key is None or not answer.replayed:
+            _note_past(given["run_at"], answer)
         if not waits:
             _print(answer, as_json=as_json, again=key is not None)
             return
@@ -127,6 +131,20 @@ def _is_json_of_another_type(value: str) -> bool:
         return not isinstance(json.loads(value), str)
     except ValueError:
         return False
+
+
+def _note_past(run_at: str | None, answer: Answer) -> None:
+    """Say on stderr that a new job is held back by nothing: its time is past by the api's clock."""
+    told = answer.headers.get("Date")
+    if run_at is None or told is None or answer.body.get("duplicate"):
+        return
+    try:
+        past = datetime.fromisoformat(run_at.upper()) < parsedate_to_datetime(told)
+    except (TypeError, ValueError):  # a Date that is none, or without a zone
+        return
+    if past:
+        said = f"--run-at {run_at} is past (the api's clock: {told}): it runs at once"
+        click.echo(visible(said), err=True)
 
 
 def _print(answer: Answer, *, as_json: bool, again: bool) -> None:

@@ -42,6 +42,16 @@ PHONE: ViewportSize = {"width": 375, "height": 740}
 SECONDS = 10_000  # of Playwright, in its milliseconds
 # How far the page reaches beyond its window; what scrolls in a box of its own does not count.
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+# Names that links of the page share though they lead to different places: nobody could tell them
+# apart in a list of links.
+SHARED_NAMES = """() => {
+  const places = new Map();
+  for (const link of document.querySelectorAll("main a[href]")) {
+    const name = (link.ariaLabel || link.textContent).replace(/\\s+/g, " ").trim();
+    places.set(name, (places.get(name) || new Set()).add(link.href));
+  }
+  return [...places].filter(([, hrefs]) => hrefs.size > 1).map(([name]) => name);
+}"""
 Theme = Literal["light", "dark"]
 
 
@@ -105,6 +115,12 @@ class Window:
 async def sideways(page: Page) -> int:
     """By how many pixels a page has to be scrolled sideways to see all of it."""
     return int(await page.evaluate(SIDEWAYS))
+
+
+async def shared_names(page: Page) -> list[str]:
+    """Names that links to different places share."""
+    found: list[str] = await page.evaluate(SHARED_NAMES)
+    return found
 
 
 async def shot(page: Page, name: str) -> None:

@@ -44,6 +44,34 @@ async def test_every_page_fits(window: Window, path: str, lang: str, *, phone: b
         await shot(page, f"{name}-{lang}-{theme}-{'phone' if phone else 'desk'}")
 
 
+async def test_a_phone_opens_the_timeline_where_something_happens(window: Window) -> None:
+    """At what runs now, and at the newest end of what is over; the label of its lane is far left."""
+    page = await window.open(place(window.stack, "/ui/jobs/{running}"), phone=True)
+    drawing = page.locator(".drawing")
+    frame, now = await drawing.bounding_box(), await page.locator(".timeline .now").bounding_box()
+    assert frame is not None
+    assert now is not None
+    assert frame["x"] < now["x"] < frame["x"] + frame["width"]
+    page = await window.open(place(window.stack, "/ui/jobs/{finished}"), phone=True)
+    at, rest = await page.locator(".drawing").evaluate(
+        "d => [d.scrollLeft, d.scrollWidth - d.clientWidth - d.scrollLeft]"
+    )
+    assert at > 0
+    assert rest <= 1
+
+
+async def test_a_phone_has_a_job_of_the_list_in_two_lines(window: Window) -> None:
+    """Id, kind and state; whose and since when: nothing of a third line for what is over and well."""
+    page = await window.open("/ui/jobs?state=succeeded", phone=True)
+    row = page.locator("tr", has=page.locator(f"a[href$='{window.stack.jobs['finished']}']"))
+    line = await page.evaluate("parseFloat(getComputedStyle(document.body).lineHeight)")
+    box = await row.bounding_box()
+    assert box is not None
+    assert box["height"] < 3 * line
+    for said in ("probe.write", "succeeded", "ACME / RED"):
+        await expect(row.get_by_text(said, exact=True)).to_be_visible()
+
+
 async def test_progress_moves_without_a_reload_and_focus_stays(window: Window) -> None:
     """The bar, the words and the drawing are new; what one was at is not lost."""
     job_id = window.stack.submit({"chunks": 100, "seconds": 0.5})

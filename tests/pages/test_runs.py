@@ -13,7 +13,7 @@ from playwright.async_api import expect
 
 from dev.sqs import SqsServer
 from tests.pages.books import Month, fill_books
-from tests.pages.chromium import Theme, Window, shot, sideways
+from tests.pages.chromium import Theme, Window, shared_names, shot, sideways
 from tests.pages.stack import Stack, open_stack
 from tests.services import DatabaseServer
 
@@ -150,6 +150,7 @@ async def test_cost_documents_name_their_runs_and_amounts(window: Window, month:
     await expect(page.get_by_role("heading", name="Cost documents")).to_be_visible()
     await expect(page.locator("main")).to_contain_text("cost of sales")
     await expect(page.locator("main")).to_contain_text("1 items could not be costed")
+    await shot(page, "posting-costs-en-light-desk")
 
 
 async def test_a_posting_tells_by_account_what_it_changed(window: Window, month: Month) -> None:
@@ -240,6 +241,7 @@ async def test_a_run_reads_on_a_phone_in_vietnamese(
     said = {"runs": "toàn công ty", "cost-run": "Tồn cuối kỳ", "posting": "Sổ cái"}
     await expect(page.locator("main")).to_contain_text(said[name])
     assert await sideways(page) == 0
+    assert await shared_names(page) == []
     await shot(page, f"{name}-vi-{theme}-phone")
 
 
@@ -248,4 +250,6 @@ async def test_words_of_accounting_are_those_of_the_field(window: Window, month:
     for words in ("Tồn đầu kỳ", "Nhập", "Xuất", "Tồn cuối kỳ", "giá vốn hàng bán", "Chênh lệch"):
         await expect(page.locator("main")).to_contain_text(words)
     await expect(page.locator("#results")).to_contain_text("1.854.000")
+    await expect(page.locator("#proof")).to_contain_text("số tổng")
+    await expect(page.locator("#proof")).not_to_contain_text("totals")
     await shot(page, "cost-run-vi-dark-desk")

@@ -1,11 +1,15 @@
 """The overview in a real browser: at a glance, by keyboard, on a phone, live, and let go."""
 
+import re
+
 import pytest
 from playwright.async_api import Page, Route, expect
 
+from shared.access import Role
 from shared.api_keys import key_id_of, revoke_key
 from shared.database import open_engine
-from tests.pages.chromium import Theme, Window, shot, sideways
+from tests.pages.chromium import Theme, Window, shared_names, shot, sideways
+from tests.protocol.api.keys import make_key
 
 pytestmark = pytest.mark.pages
 
@@ -88,6 +92,33 @@ async def test_a_person_logs_in_and_out(window: Window) -> None:
     await page.go_back()
     await page.reload()
     await expect(page.get_by_label("API key")).to_be_visible()
+
+
+async def test_logging_out_everywhere_asks_first(window: Window) -> None:
+    """Below a page as in a job's dialog: what it will do, and a way out of it."""
+    stack = window.stack
+    owner = open_engine(stack.database.owner_url, pool_size=1)
+    key = await make_key(owner, Role.READ, principal="night")
+    await owner.dispose()
+    page = await window.open("/ui/", who=None)
+    await page.get_by_label("API key").fill(key)
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#live")).to_be_visible()
+    fold = page.locator(".foot details.confirm")
+    await fold.locator("summary").click()
+    await expect(fold).to_contain_text("End every session of this key")
+    await fold.get_by_role("button", name="No, leave it").click()
+    await expect(fold.locator(".dialog")).to_be_hidden()
+    await page.goto(f"/ui/jobs/{stack.jobs['finished']}")
+    await page.locator("#logout-everywhere").click()
+    asked = page.locator(".foot dialog")
+    await expect(asked).to_contain_text("End every session of this key")
+    await asked.get_by_role("button", name="No, leave it").click()
+    await expect(asked).to_be_hidden()
+    await expect(page.locator("#logout-everywhere")).to_be_focused()
+    await page.locator("#logout-everywhere").click()
+    await asked.get_by_role("button", name="Yes, do it").click()
+    await expect(page.get_by_role("alert")).to_contain_text("You are logged out")
 
 
 async def test_everything_is_reached_by_keyboard(window: Window) -> None:
@@ -208,6 +239,10 @@ async def test_a_queue_is_paused_after_a_question(window: Window) -> None:
     await expect(page.locator(".flash.ok")).to_contain_text("Queue posting is paused.")
     await expect(page.locator("#verdict")).to_contain_text("Queue posting is paused")
     await shot(page, "overview-paused")
+    named = page.get_by_role("link", name=re.compile("Look ?: Queue posting is paused"))
+    await expect(named).to_have_attribute("href", "/ui/queues?name=posting")
+    await expect(page.get_by_role("link", name=re.compile("Look ?: Dead jobs"))).to_be_visible()
+    assert await shared_names(page) == []
     await row.get_by_role("button", name="Resume: posting").click()
     await expect(page.locator(".flash.ok")).to_contain_text("Queue posting goes on.")
     reader = await window.open("/ui/", who="reader")

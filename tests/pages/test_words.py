@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api.ui import showing
 from api.ui.browser import Language
+from api.ui.error_vietnamese import SENTENCES
 from api.ui.paths import HOME
 from api.ui.words import all_words, translate
 from shared.access import Role
@@ -174,3 +175,11 @@ def test_values_in_words_are_no_markup() -> None:
     """The words are text; the template escapes them, values included."""
     assert translate("en", "error.role", role="<b>") != ""
     assert "<b>" in translate("en", "error.role", role="<b>")
+
+
+def test_posting_has_one_word_in_vietnamese() -> None:
+    """The menu, the pages and the errors call it "ghi sổ"; "hạch toán" would be a second word."""
+    said = [vietnamese for _, vietnamese in all_words().values()]
+    said += [sentence for sentences in SENTENCES.values() for sentence in sentences]
+    assert [each for each in said if "hạch toán" in each.lower()] == []
+    assert any("ghi sổ" in each for each in said)

@@ -37,6 +37,16 @@ for (const fold of document.querySelectorAll("details.confirm")) {
   dialog.addEventListener("close", () => opener.focus());
 }
 
+// A drawing that is wider than its window opens where something happens: at what runs now, with what
+// comes next beside it, else at its newest end. It is the reader's own to move from then on.
+for (const drawing of document.querySelectorAll(".drawing")) {
+  const now = drawing.querySelector(".now");
+  const left = drawing.getBoundingClientRect().left - drawing.scrollLeft;
+  drawing.scrollLeft = now
+    ? now.getBoundingClientRect().left - left - 0.75 * drawing.clientWidth
+    : drawing.scrollWidth;
+}
+
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = !navigator.clipboard;
   button.addEventListener("click", async () => {

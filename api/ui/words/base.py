@@ -4,7 +4,7 @@ WORDS = {
     "menu.overview": ("Overview", "Tổng quan"),
     "menu.jobs": ("Jobs", "Công việc"),
     "menu.dead": ("Dead letters", "Công việc chết"),
-    "menu.runs": ("Cost and posting", "Giá vốn và hạch toán"),
+    "menu.runs": ("Cost and posting", "Giá vốn và ghi sổ"),
     "menu.simulator": ("Simulator", "Mô phỏng"),
     "base.menu": ("Pages", "Các trang"),
     "base.skip": ("Skip to the content", "Đến thẳng nội dung"),
@@ -17,6 +17,16 @@ WORDS = {
     "base.logout_everywhere": (
         "Log out everywhere: all browsers of this key",
         "Đăng xuất khắp nơi: mọi trình duyệt của khóa này",
+    ),
+    "base.logout_asks": (
+        (
+            "End every session of this key, in all browsers, within 5 seconds? Whoever works with "
+            "it has to log in again. The key itself stays good, and what runs goes on."
+        ),
+        (
+            "Kết thúc mọi phiên của khóa này, ở mọi trình duyệt, trong vòng 5 giây? Ai đang dùng "
+            "khóa sẽ phải đăng nhập lại. Khóa vẫn dùng được, việc đang chạy vẫn tiếp tục."
+        ),
     ),
     "base.open": ("open api: no login", "API mở: không cần đăng nhập"),
     "base.account": ("Account", "Tài khoản"),

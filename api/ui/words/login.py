@@ -43,7 +43,7 @@ WORDS = {
             "waits, and why."
         ),
         (
-            "Công việc dài của ERP: tính giá vốn, hạch toán, chuyển dữ liệu. Ở đây bạn thấy việc gì "
+            "Công việc dài của ERP: tính giá vốn, ghi sổ, chuyển dữ liệu. Ở đây bạn thấy việc gì "
             "đang chạy, đang chờ và vì sao."
         ),
     ),

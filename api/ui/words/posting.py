@@ -51,7 +51,7 @@ WORDS = {
     ),
     "runs.ended.PERIOD_CLOSED": ("its period is closed", "kỳ đã khóa"),
     "runs.ended.PERIOD_UNKNOWN": ("its day is in no period", "ngày không thuộc kỳ nào"),
-    "runs.ended.NO_RULE": ("no posting rule of its type", "không có quy tắc hạch toán"),
+    "runs.ended.NO_RULE": ("no posting rule of its type", "không có quy tắc ghi sổ"),
     "runs.ended.ACCOUNT_UNKNOWN": (
         "an account is not in the chart",
         "tài khoản không có trong hệ thống",
@@ -98,7 +98,7 @@ WORDS = {
     "runs.after": ("After", "Sau"),
     "runs.replaced_by": ("Items replaced by", "Mặt hàng được thay bởi"),
     "runs.previews": ("Previews of this period", "Bản xem trước của kỳ"),
-    "runs.posted_by": ("Posted by", "Đã hạch toán bởi"),
+    "runs.posted_by": ("Posted by", "Đã ghi sổ bởi"),
     "runs.posted_by_hint": (
         "there the difference by account",
         "ở đó có chênh lệch theo tài khoản",

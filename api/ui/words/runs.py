@@ -172,6 +172,7 @@ WORDS = {
         "The totals kept at activation are those of the rows today.",
         "Số tổng lưu lúc có hiệu lực bằng tổng chi tiết hôm nay.",
     ),
+    "runs.check_totals": ("totals", "số tổng"),
     "runs.no_checks": (
         "The checks add up the run's rows, which are not there.",
         "Phần kiểm tra cộng lại từ chi tiết, mà chi tiết không còn.",

@@ -66,6 +66,17 @@ def test_a_takeover_leads_from_the_lost_lane_to_the_next() -> None:
     assert hand.y < hand.to_y
 
 
+def test_the_line_of_a_takeover_passes_below_its_label() -> None:
+    """Also across a wait; letters of 12 units reach 11 above their line and 3 below it."""
+    runs = [run(1, 0, 20, "lost_lease"), run(2, 60, 70, "succeeded")]
+    ended = Happened(at=at(70), key="job.event.ended.succeeded")
+    (hand,) = draw([SUBMITTED, ended], runs, now=at(99), ended=True).handovers
+    assert hand.x < hand.to_x
+    assert hand.y <= hand.said_y - 11
+    assert hand.said_y + 3 < hand.across_y - 1
+    assert hand.across_y < hand.to_y
+
+
 def test_a_lost_attempt_ends_when_the_next_one_begins_at_the_latest() -> None:
     """One statement does both, and two looks at the clock may differ by a microsecond."""
     common = {"worker_id": "w", "code_version": "", "error": None}

@@ -231,6 +231,32 @@ def test_a_submit_under_a_key_that_was_used_says_so(
     assert json.loads(capsys.readouterr().out)["replayed"] is False
 
 
+def test_a_run_at_that_is_past_is_taken_and_said(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr, of a new job only; a time to come, and work that is active already, say nothing."""
+    past, then = "2001-01-31t02:00:00+07:00", "2199-01-31T02:00:00Z"
+    peer.say(202, {"id": "0190-job", "created": True})
+    assert run([*SUBMIT, "--run-at", past]) == 0
+    written = capsys.readouterr()
+    assert written.out == "0190-job\n"
+    assert f"--run-at {past} is past" in written.err
+    assert "runs at once" in written.err
+    assert json.loads(peer.asked[0].body)["run_at"] == past
+    assert run([*SUBMIT, "--run-at", past, "--json"]) == 0
+    written = capsys.readouterr()
+    assert json.loads(written.out)["id"] == "0190-job"
+    assert "is past" in written.err
+    assert run([*SUBMIT, "--run-at", then]) == run(SUBMIT) == 0
+    assert "is past" not in capsys.readouterr().err
+    peer.script = [(202, {"id": "0190-job"}, {"Idempotency_Replayed": "true"})]
+    assert run([*SUBMIT, "--run-at", past, "--key", "mine"]) == 0
+    assert "is past" not in capsys.readouterr().err
+    peer.script = [(200, job("pending", created=False, duplicate="joined"), {})]
+    assert run([*SUBMIT, "--run-at", past]) == 0
+    assert "is past" not in capsys.readouterr().err
+
+
 def test_what_comes_after_a_running_job_is_not_promised_by_its_id(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
