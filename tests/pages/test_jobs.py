@@ -97,11 +97,12 @@ async def test_progress_moves_without_a_reload_and_focus_stays(window: Window) -
 async def test_a_list_tells_of_a_job_that_ends(window: Window) -> None:
     """Its state changes where it stands; a filter and a page further lead on by keys."""
     stack = window.stack
-    job_id = stack.submit({"chunks": 3, "seconds": 1.0})
+    # Longer than a busy machine takes to open a page.
+    job_id = stack.submit({"chunks": 10, "seconds": 1.0})
     page = await window.open("/ui/jobs?state=pending&state=running")
     state = page.locator(f"[id='state-{job_id}']")
     await expect(state).to_have_text(re.compile("pending|running"))
-    await expect(state).to_have_text("succeeded", timeout=20_000)
+    await expect(state).to_have_text("succeeded", timeout=40_000)
     await page.get_by_role("link", name=job_id[-12:]).click()
     await expect(page.locator("h1")).to_contain_text(job_id)
     await page.goto("/ui/jobs?kind=no.such.kind")
