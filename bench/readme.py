@@ -25,14 +25,25 @@ def section(told: Mapping[str, Any], runs: Sequence[RowRun]) -> str:
     reached = sum(each.reached is True for each in judged)
     days = sorted({run.taken_at[:10] for run in runs})
     elsewhere = [run.name for run in runs if run.commit != told["versions"]["commit"]]
+    scales = " and ".join(_scales(runs))
     other = f" Of another run: {', '.join(elsewhere)}." if elsewhere else ""
     return (
         f"{reached} of {len(judged) + failed} targets reached; {' and '.join(days)}, scale "
-        f"`{told['scale']}`. A ratio is the median over rounds in which limit and ours took turns, "
+        f"{scales}. A ratio is the median over rounds in which limit and ours took turns, "
         f"in brackets the least and the largest; small: ours and the limit themselves.{other}\n\n"
         f"{markdown(runs)}\n\n![How far each figure is from its target](bench/run.svg)\n\n"
         f"<sub>{machine_line(told['machine'], told['versions'])}</sub>"
     )
+
+
+def _scales(runs: Sequence[RowRun]) -> list[str]:
+    """Each scale that rows were measured at; of several, with the names of its rows."""
+    names: dict[str, list[str]] = {}
+    for run in runs:
+        names.setdefault(run.scale, []).append(run.name)
+    if len(names) == 1:
+        return [f"`{scale}`" for scale in names]
+    return [f"`{scale}` ({', '.join(rows)})" for scale, rows in names.items()]
 
 
 def between(text: str, written: str) -> str:
