@@ -1,8 +1,11 @@
 """Protocol tests run on a database with the company, the probe kinds and their tables."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from shared.database import open_engine
 from tests.factories import prepare_probes
 from tests.importing import Importing, open_importing
 from tests.migrating import Migrating, open_migrating
@@ -15,6 +18,15 @@ async def probes(owner_engine: AsyncEngine, engine: AsyncEngine, company: str) -
     assert company == "ACME", "the factories submit for this company"
     await prepare_probes(owner_engine, engine)
     return engine
+
+
+@pytest.fixture
+async def single(probes: AsyncEngine, database: Database) -> AsyncIterator[AsyncEngine]:
+    """A pool of one connection: the next job gets what the last one left."""
+    assert probes is not None, "it needs their tables"
+    opened = open_engine(database.app_url, pool_size=1)
+    yield opened
+    await opened.dispose()
 
 
 @pytest.fixture

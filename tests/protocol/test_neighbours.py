@@ -1,7 +1,6 @@
 """Neighbours: what one handler does to its connection or its progress stays its own affair."""
 
 import os
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import asyncpg
@@ -10,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from shared.database import is_unreachable, open_engine
+from shared.database import is_unreachable
 from shared.errors import PermanentError
 from shared.outages import tell_outages
 from shared.types import WorkerId
@@ -22,15 +21,6 @@ from worker.lease import HeldLease, Progress, progress_of
 from worker.presence import Presence
 
 STAMP = text("INSERT INTO probe.stamps (job_id, attempt, what) VALUES (:job_id, 1, 'here')")
-
-
-@pytest.fixture
-async def single(probes: AsyncEngine, database: Database) -> AsyncIterator[AsyncEngine]:
-    """A pool of one connection: the next job gets what the last one left."""
-    assert probes is not None
-    opened = open_engine(database.app_url, pool_size=1)
-    yield opened
-    await opened.dispose()
 
 
 async def _stamp(engine: AsyncEngine, held: HeldLease) -> None:

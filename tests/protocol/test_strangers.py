@@ -35,15 +35,6 @@ PID = "SELECT pg_backend_pid()"
 
 
 @pytest.fixture
-async def single(probes: AsyncEngine, database: Database) -> AsyncIterator[AsyncEngine]:
-    """A pool of one connection: the next job gets what the last one left."""
-    assert probes is not None
-    opened = open_engine(database.app_url, pool_size=1)
-    yield opened
-    await opened.dispose()
-
-
-@pytest.fixture
 async def other(database: Database) -> AsyncIterator[asyncpg.Connection]:
     """A session of somebody else."""
     connection = await asyncpg.connect(database.app_url, server_settings={"lock_timeout": "0"})
